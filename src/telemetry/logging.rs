@@ -215,7 +215,7 @@ mod tests {
             "info",
             "OFF",
             "info,quorate_raft=debug",
-            "warn, sled=error",
+            "warn,sled=error",
             "quorate[apply{kind=3,term=2}]=trace",
         ] {
             assert!(parse_filter(good).is_ok(), "{good}");

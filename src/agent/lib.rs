@@ -1,0 +1,1 @@
+//! The agent: session, worker, task runner, reporter, ledger, runtimes.

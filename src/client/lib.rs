@@ -1,0 +1,1 @@
+//! Leader-aware channel set, retries with one request id.

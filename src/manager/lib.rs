@@ -1,0 +1,1 @@
+//! The manager: proposer, leader duties, dispatcher, API services, servers.

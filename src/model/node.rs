@@ -1,0 +1,131 @@
+//! Worker machines.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use quorate_base::time::Timestamp;
+
+use crate::{Invalid, InvalidList, Name, NodeId, Resources, Revision, RuntimeKind};
+
+/// What the leader thinks of a node. Written by managers only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum NodeStatus {
+    /// Its agent holds a session with the leader, or held one within the lease.
+    #[default]
+    Ready,
+    /// Unheard for longer than its lease: its tasks are replaced.
+    Down,
+}
+
+impl NodeStatus {
+    /// Lower-case word for users.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Down => "down",
+        }
+    }
+}
+
+/// What an agent says of its machine when it opens a session.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NodeFacts {
+    /// The machine's host name.
+    pub hostname: String,
+    /// `linux`
+    pub os: String,
+    /// `x86_64`
+    pub arch: String,
+    /// Version of the agent.
+    pub agent_version: String,
+    /// The operator's labels, from the agent's configuration.
+    pub labels: BTreeMap<String, String>,
+    /// Runtimes that answer, with their version.
+    pub runtimes: BTreeMap<RuntimeKind, String>,
+    /// What the machine has.
+    pub capacity: Resources,
+    /// What the operator keeps back for the system.
+    pub reserved: Resources,
+}
+
+impl NodeFacts {
+    /// What tasks may reserve: capacity minus what is kept back.
+    #[must_use]
+    pub fn allocatable(&self) -> Resources {
+        self.capacity.minus(self.reserved)
+    }
+
+    /// Checks lengths and counts, so that a broken agent cannot bloat the state.
+    ///
+    /// # Errors
+    /// All violations.
+    pub fn validate(&self) -> Result<(), InvalidList> {
+        let mut out = InvalidList::default();
+        for (path, text) in [
+            ("hostname", &self.hostname),
+            ("os", &self.os),
+            ("arch", &self.arch),
+            ("agent_version", &self.agent_version),
+        ] {
+            if text.len() > 255 {
+                out.push(path, "longer than 255 bytes");
+            }
+        }
+        check_labels("labels", &self.labels, &mut out);
+        out.into_result()
+    }
+}
+
+/// Most labels of one object.
+const MAX_LABELS: usize = 64;
+
+pub(crate) fn check_labels(path: &str, labels: &BTreeMap<String, String>, out: &mut InvalidList) {
+    if labels.len() > MAX_LABELS {
+        out.push(path, format!("{} labels are too many: at most {MAX_LABELS}", labels.len()));
+    }
+    let mut seen = BTreeSet::new();
+    for (key, value) in labels {
+        let legal = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+        if key.is_empty() || key.len() > 128 || !key.chars().all(legal) {
+            out.0
+                .push(Invalid::new(path, format!("{key:?} is no label key: 1-128 letters, digits and -_./")));
+        }
+        if value.len() > 256 || value.chars().any(char::is_control) {
+            out.push(format!("{path}.{key}"), "a value has at most 256 bytes and no control characters");
+        }
+        seen.insert(key);
+    }
+}
+
+/// A worker machine in the replicated state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Dense number.
+    pub id: NodeId,
+    /// The operator's name for it.
+    pub name: Name,
+    /// Identity of the agent's data directory; another agent may not take the name while this one is ready.
+    pub agent: String,
+    /// What the agent said last.
+    pub facts: NodeFacts,
+    /// What the leader thinks.
+    pub status: NodeStatus,
+    /// Why it has that status, for users; empty when ready.
+    pub reason: String,
+    /// Whether the scheduler may place new tasks there.
+    pub eligible: bool,
+    /// When the status changed last.
+    pub status_since: Timestamp,
+    /// Revision of creation.
+    pub created: Revision,
+    /// Revision of the last change.
+    pub changed: Revision,
+}
+
+impl Node {
+    /// Whether new tasks may be placed there.
+    #[must_use]
+    pub fn takes_tasks(&self) -> bool {
+        self.status == NodeStatus::Ready && self.eligible
+    }
+}

@@ -1,0 +1,1 @@
+//! The security seam: how every server listens and every client connects.

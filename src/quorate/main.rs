@@ -1,0 +1,2 @@
+//! The executable: config files, flags, composition, command line.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Consensus: the only crate that names openraft.

@@ -1,0 +1,1 @@
+//! Which node: pure placement with an explanation.

@@ -1,0 +1,1 @@
+//! Durable bytes: log, vote and image files; sled backend, faulty memory backend.

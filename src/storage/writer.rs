@@ -1,0 +1,268 @@
+//! The thread that owns the store: whatever waits becomes one batch and one
+//! flush, then every callback fires.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use quorate_base::Clock;
+use quorate_base::sync::lock;
+use quorate_base::time::Mono;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+
+use crate::StorageError;
+use crate::log::{Durable, LogOptions, OnDurable, Shared};
+use crate::medium::{Batch, Medium, Reader, named};
+use crate::record::pack;
+use crate::recover::{COMMITTED, PURGED, Sweep, VOTE, join_marker, seal, truncation};
+
+/// How old a commit note may grow before it rides along with the next group.
+/// It only shortens recovery, so it is not worth an operation per group.
+const COMMITTED_EVERY: Duration = Duration::from_secs(1);
+
+/// What callers ask of the writer, in order.
+pub(crate) enum Request {
+    Append { first: u64, entries: Vec<Bytes>, epoch: u64, done: OnDurable, budget: OwnedSemaphorePermit },
+    Truncate { from: u64, done: OnDurable },
+    Purge { start: u64, marker: Bytes, trash: VecDeque<Bytes>, done: OnDurable },
+    Vote { vote: Bytes, done: OnDurable },
+    Committed { committed: Bytes },
+    Close { done: oneshot::Sender<()> },
+}
+
+/// One group commit in the making.
+#[derive(Default)]
+struct Group {
+    batch: Batch,
+    entries: Vec<Bytes>,
+    first: u64,
+    count: usize,
+    bytes: usize,
+    /// One past the last index, in the tail's epoch.
+    end: Option<(u64, u64)>,
+    vote: Option<Bytes>,
+    done: Vec<OnDurable>,
+    budget: Vec<OwnedSemaphorePermit>,
+    trash: Vec<VecDeque<Bytes>>,
+}
+
+pub(crate) struct Writer {
+    medium: Box<dyn Medium>,
+    reader: Box<dyn Reader>,
+    requests: mpsc::Receiver<Request>,
+    shared: Arc<Shared>,
+    options: LogOptions,
+    /// One past the last durable index, in queue order.
+    durable_end: u64,
+    sweep: Sweep,
+    committed: Option<Bytes>,
+    committed_at: Mono,
+    clock: Clock,
+}
+
+impl Writer {
+    pub(crate) fn new(
+        medium: Box<dyn Medium>,
+        requests: mpsc::Receiver<Request>,
+        shared: Arc<Shared>,
+        options: LogOptions,
+    ) -> Writer {
+        let reader = medium.reader();
+        let (start, end) = {
+            let tail = lock(&shared.tail);
+            (tail.start, tail.end)
+        };
+        let clock = Clock::system();
+        let (sweep, committed_at) = (Sweep::new(start), clock.monotonic());
+        let committed = None;
+        Writer {
+            medium,
+            reader,
+            requests,
+            shared,
+            options,
+            durable_end: end,
+            sweep,
+            committed,
+            committed_at,
+            clock,
+        }
+    }
+
+    /// Serves requests until the channel closes, a close is asked for, or the
+    /// store fails; after a failure every later request fails with its cause.
+    pub(crate) fn run(mut self) {
+        while let Some(request) = self.next() {
+            let (group, close) = match self.collect(request) {
+                Ok(collected) => collected,
+                Err(e) => return self.fail(Vec::new(), e),
+            };
+            let done = match self.commit(group) {
+                Ok(()) => close,
+                Err((done, e)) => return self.fail(done, e),
+            };
+            if let Some(done) = done {
+                drop((self.medium, self.reader));
+                // Nobody waits if the closer has given up; the store is shut all the same.
+                let _ = done.send(());
+                return;
+            }
+        }
+    }
+
+    /// The next request; removes purged records while there is none.
+    fn next(&mut self) -> Option<Request> {
+        while !self.sweep.is_done() {
+            match self.requests.try_recv() {
+                Ok(request) => return Some(request),
+                Err(mpsc::error::TryRecvError::Disconnected) => return None,
+                Err(mpsc::error::TryRecvError::Empty) => {}
+            }
+            let swept = self.sweep.step(&*self.reader, self.options.purge_step);
+            let applied = swept.and_then(|log| {
+                self.medium.apply(Batch { meta: Vec::new(), log }).map_err(named("purging the log"))
+            });
+            if let Err(e) = applied {
+                self.shared.fail(e);
+                break;
+            }
+        }
+        self.requests.blocking_recv()
+    }
+
+    fn collect(&mut self, first: Request) -> Result<(Group, Option<oneshot::Sender<()>>), StorageError> {
+        let mut group = Group::default();
+        let mut next = Some(first);
+        while let Some(request) = next {
+            if let Request::Close { done } = request {
+                return Ok((group, Some(done)));
+            }
+            self.take(&mut group, request)?;
+            let full = group.count >= self.options.group_entries || group.bytes >= self.options.group_bytes;
+            next = if full { None } else { self.requests.try_recv().ok() };
+        }
+        Ok((group, None))
+    }
+
+    fn take(&mut self, group: &mut Group, request: Request) -> Result<(), StorageError> {
+        match request {
+            Request::Append { first, entries, epoch, done, budget } => {
+                if group.entries.is_empty() {
+                    group.first = first;
+                }
+                group.count += entries.len();
+                group.bytes += entries.iter().map(Bytes::len).sum::<usize>();
+                group.end = Some((first + entries.len() as u64, epoch));
+                group.entries.extend(entries);
+                group.done.push(done);
+                group.budget.push(budget);
+            }
+            Request::Truncate { from, done } => {
+                // Kept until the group commits, also if the cut itself fails.
+                group.done.push(done);
+                self.seal(group);
+                self.medium.apply(std::mem::take(&mut group.batch)).map_err(named("writing the log"))?;
+                let cut = truncation(&*self.reader, from)?;
+                self.medium.apply(cut).map_err(named("cutting the log"))?;
+                self.durable_end = self.durable_end.min(from);
+                group.end = None;
+            }
+            Request::Purge { start, marker, trash, done } => {
+                let value = seal(&join_marker(start, &marker));
+                group.batch.meta.push((PURGED.to_vec(), Some(value)));
+                self.durable_end = self.durable_end.max(start);
+                self.sweep.raise(start);
+                group.trash.push(trash);
+                group.done.push(done);
+            }
+            Request::Vote { vote, done } => {
+                group.batch.meta.push((VOTE.to_vec(), Some(seal(&vote))));
+                group.vote = Some(vote);
+                group.done.push(done);
+            }
+            Request::Committed { committed } => self.committed = Some(committed),
+            Request::Close { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Packs the entries collected so far into records.
+    fn seal(&self, group: &mut Group) {
+        let entries = std::mem::take(&mut group.entries);
+        for record in pack(group.first, self.durable_end, &entries) {
+            group.batch.log.push((record.key().to_vec(), Some(record.encode())));
+        }
+    }
+
+    fn commit(&mut self, mut group: Group) -> Result<(), (Vec<OnDurable>, StorageError)> {
+        self.seal(&mut group);
+        if group.done.is_empty() {
+            return Ok(());
+        }
+        if let Err(e) = self.flush(&mut group) {
+            return Err((group.done, e));
+        }
+        if let Some((end, epoch)) = group.end {
+            self.durable_end = self.durable_end.max(end);
+            lock(&self.shared.tail).durable(end, epoch);
+        }
+        if let Some(vote) = group.vote {
+            *lock(&self.shared.vote) = Some(vote);
+        }
+        drop((group.budget, group.trash));
+        for done in group.done {
+            done(Ok(Durable::proven()));
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, group: &mut Group) -> Result<(), StorageError> {
+        let now = self.clock.monotonic();
+        if now.since(self.committed_at) >= COMMITTED_EVERY
+            && let Some(committed) = self.committed.take()
+        {
+            group.batch.meta.push((COMMITTED.to_vec(), Some(seal(&committed))));
+            self.committed_at = now;
+        }
+        if !self.sweep.is_done() {
+            group.batch.log.extend(self.sweep.step(&*self.reader, self.options.purge_step)?);
+        }
+        let stats = &self.shared.stats;
+        *lock(&stats.flushing_since) = Some(now);
+        let batch = std::mem::take(&mut group.batch);
+        self.medium.apply(batch).map_err(named("writing the log"))?;
+        self.medium.sync().map_err(named("flushing the log"))?;
+        *lock(&stats.flushing_since) = None;
+        let took = self.clock.monotonic().since(now);
+        stats.groups.fetch_add(1, Ordering::Relaxed);
+        stats.entries.fetch_add(group.count as u64, Ordering::Relaxed);
+        stats.bytes.fetch_add(group.bytes as u64, Ordering::Relaxed);
+        stats.last_flush_micros.store(took.as_micros() as u64, Ordering::Relaxed);
+        stats.disk_bytes.store(self.medium.size(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The store is in an unknown state: nothing is ever acknowledged again.
+    fn fail(mut self, done: Vec<OnDurable>, e: StorageError) {
+        let cause = self.shared.fail(e);
+        for done in done {
+            done(Err(cause.clone()));
+        }
+        drop((self.medium, self.reader));
+        while let Some(request) = self.requests.blocking_recv() {
+            match request {
+                Request::Append { done, .. }
+                | Request::Truncate { done, .. }
+                | Request::Purge { done, .. }
+                | Request::Vote { done, .. } => done(Err(cause.clone())),
+                Request::Committed { .. } => {}
+                Request::Close { done } => {
+                    let _ = done.send(());
+                    return;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! World simulator, in-process clusters, generators, oracles (dev only).

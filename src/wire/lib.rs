@@ -1,0 +1,1 @@
+//! Generated protobuf code and every conversion to and from model and state.

@@ -20,6 +20,15 @@ pub struct Position {
     pub index: Revision,
 }
 
+/// What the living tasks of a node take of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Account {
+    /// Sum of their reservations.
+    pub(crate) reserved: Resources,
+    /// How many they are.
+    pub(crate) tasks: u32,
+}
+
 /// The whole replicated state. A clone is O(1) and never changes: it is the snapshot that readers use.
 #[derive(Debug, Clone, Default)]
 pub struct State {
@@ -32,7 +41,7 @@ pub struct State {
     pub(crate) unplaced: OrdSet<TaskId>,
     pub(crate) nodes: OrdMap<NodeId, Arc<Node>>,
     pub(crate) node_names: OrdMap<Name, NodeId>,
-    pub(crate) usage: OrdMap<NodeId, Resources>,
+    pub(crate) usage: OrdMap<NodeId, Account>,
     pub(crate) managers: OrdMap<RaftId, Arc<Manager>>,
     pub(crate) requests: OrdMap<RequestKey, Arc<RequestRecord>>,
     pub(crate) request_order: OrdMap<u64, RequestKey>,
@@ -180,6 +189,16 @@ impl State {
     /// What the living tasks of a node reserve.
     #[must_use]
     pub fn usage(&self, node: NodeId) -> Resources {
+        self.account(node).reserved
+    }
+
+    /// How many living tasks a node has, also ones that reserve nothing.
+    #[must_use]
+    pub fn living(&self, node: NodeId) -> u32 {
+        self.account(node).tasks
+    }
+
+    fn account(&self, node: NodeId) -> Account {
         self.usage.get(&node).copied().unwrap_or_default()
     }
 
@@ -262,9 +281,13 @@ impl State {
     fn charge(&mut self, task: &Task, add: bool) {
         let (true, Some(node)) = (task.holds_resources(), task.node) else { return };
         let Some(reserve) = self.spec_of(task).map(|spec| spec.reserve()) else { return };
-        let used = self.usage(node);
-        let used = if add { used.plus(reserve) } else { used.minus(reserve) };
-        self.usage.insert(node, used);
+        let Account { reserved, tasks } = self.account(node);
+        let account = if add {
+            Account { reserved: reserved.plus(reserve), tasks: tasks.saturating_add(1) }
+        } else {
+            Account { reserved: reserved.minus(reserve), tasks: tasks.saturating_sub(1) }
+        };
+        self.usage.insert(node, account);
     }
 
     pub(crate) fn put_node(&mut self, node: Node) -> Arc<Node> {

@@ -250,7 +250,8 @@ impl ImageStore {
         if newest.as_ref().is_none_or(|n| n.id <= id) {
             *newest = Some(image.clone());
         }
-        let mut ids: Vec<_> = self.files.list().map_err(failed)?.iter().filter_map(|n| ImageId::parse(n)).collect();
+        let mut ids: Vec<_> =
+            self.files.list().map_err(failed)?.iter().filter_map(|n| ImageId::parse(n)).collect();
         ids.sort();
         for old in ids.iter().rev().skip(KEPT) {
             self.files.remove(&old.name()).map_err(failed)?;
@@ -270,7 +271,10 @@ pub struct ImageReceiver {
 
 impl fmt::Debug for ImageReceiver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ImageReceiver").field("tmp", &self.tmp).field("len", &self.len).finish_non_exhaustive()
+        f.debug_struct("ImageReceiver")
+            .field("tmp", &self.tmp)
+            .field("len", &self.len)
+            .finish_non_exhaustive()
     }
 }
 
@@ -397,7 +401,8 @@ fn fill(
 
 /// Opens an image file and checks every byte of it.
 fn check(files: &dyn Files, name: String, expected: Option<ImageId>) -> Result<Image, StorageError> {
-    let mut file = files.open(&name).map_err(|e| StorageError::io_at("opening an image", files.path(&name), e))?;
+    let mut file =
+        files.open(&name).map_err(|e| StorageError::io_at("opening an image", files.path(&name), e))?;
     let checked = read_checked(&mut *file).and_then(|(id, meta, body)| match expected {
         Some(expected) if expected != id => {
             Err(invalid(format!("it holds entry {} of term {}", id.index, id.term)))

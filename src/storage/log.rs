@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,12 +14,12 @@ use quorate_base::tasks::spawn_thread;
 use quorate_base::time::Mono;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
+use crate::StorageError;
 use crate::medium::{Medium, Reader};
 use crate::record::MAX_ENTRY_BYTES;
 use crate::recover::{self, Recovered};
 use crate::tail::{Lookup, Tail};
 use crate::writer::{Request, Writer};
-use crate::StorageError;
 
 /// Proof that bytes are on the device. Only the writer makes one, after its
 /// flush, so code that needs one can't run before.
@@ -153,12 +154,12 @@ impl fmt::Debug for LogStore {
 }
 
 impl LogStore {
-    /// Recovers what `medium` holds and starts the threads that serve it. Blocks.
+    /// Starts the threads that serve `medium`, in which `recovered` was found.
     pub(crate) fn start(
-        mut medium: Box<dyn Medium>,
+        medium: Box<dyn Medium>,
+        recovered: &Recovered,
         options: LogOptions,
-    ) -> Result<(LogStore, Recovered), StorageError> {
-        let recovered = recover::recover(&mut *medium)?;
+    ) -> Result<LogStore, StorageError> {
         let tail = Tail::new(recovered.start, recovered.end, options.cache_bytes);
         let shared = Arc::new(Shared {
             tail: Mutex::new(tail),
@@ -170,19 +171,19 @@ impl LogStore {
         let (reads, read_queue) = mpsc::channel(64);
         let (requests, queue) = mpsc::channel(options.queue.max(1));
         let queue_bytes = options.queue_bytes.max(MAX_ENTRY_BYTES).min(u32::MAX as usize);
-        let reader = medium.reader();
         let refused = |e| StorageError::io("starting a storage thread", e);
-        spawn_thread("quorate-log-read", move || serve_reads(&*reader, read_queue)).map_err(refused)?;
-        let writer = Writer::new(medium, queue, shared.clone(), options);
-        let guard = DeadWriter(shared.clone());
+        let reader = medium.reader();
+        spawn_thread("quorate-log-read", move || serve_reads(reader, read_queue)).map_err(refused)?;
+        let writer = Writer::new(medium, queue, shared.clone(), recovered, options);
+        let judge = shared.clone();
         let work = move || {
-            writer.run();
-            // Reached in an orderly end only; a panic drops the guard and closes the log.
-            std::mem::forget(guard);
+            if catch_unwind(AssertUnwindSafe(|| writer.run())).is_err() {
+                judge.fail(StorageError::io("writing the log", std::io::Error::other("the writer panicked")));
+            }
         };
         spawn_thread("quorate-log", work).map_err(refused)?;
         let budget = Arc::new(Semaphore::new(queue_bytes));
-        Ok((LogStore { shared, requests, reads, budget, queue_bytes }, recovered))
+        Ok(LogStore { shared, requests, reads, budget, queue_bytes })
     }
 
     /// The log's bounds, counting entries that are not durable yet.
@@ -239,6 +240,8 @@ impl LogStore {
         let (done, durable) = waiter();
         {
             let mut tail = lock(&self.shared.tail);
+            // An older purge keeps the newer marker; it only waits for its turn.
+            let marker = (start > tail.start).then_some(marker);
             let trash = tail.purge(start);
             slot.send(Request::Purge { start: tail.start, marker, trash, done });
         }
@@ -359,15 +362,6 @@ impl LogStore {
     }
 }
 
-/// Closes the log if the writer's thread ends by a panic.
-struct DeadWriter(Arc<Shared>);
-
-impl Drop for DeadWriter {
-    fn drop(&mut self) {
-        self.0.fail(StorageError::damaged("the log's writer thread", "it ended by a panic"));
-    }
-}
-
 fn waiter() -> (OnDurable, oneshot::Receiver<Result<Durable, StorageError>>) {
     let (tx, rx) = oneshot::channel();
     let done = move |result| {
@@ -377,20 +371,20 @@ fn waiter() -> (OnDurable, oneshot::Receiver<Result<Durable, StorageError>>) {
     (Box::new(done), rx)
 }
 
-async fn finish(
-    durable: oneshot::Receiver<Result<Durable, StorageError>>,
-) -> Result<Durable, StorageError> {
+async fn finish(durable: oneshot::Receiver<Result<Durable, StorageError>>) -> Result<Durable, StorageError> {
     durable.await.unwrap_or(Err(StorageError::Closed))
 }
 
 /// Reads of entries that are no longer in memory, off the async workers and off
 /// the writer. An empty range asks it to end.
-fn serve_reads(reader: &dyn Reader, mut queue: mpsc::Receiver<ReadRequest>) {
+fn serve_reads(reader: Box<dyn Reader>, mut queue: mpsc::Receiver<ReadRequest>) {
     while let Some(ReadRequest { range, limit, reply }) = queue.blocking_recv() {
         if range.is_empty() {
+            drop(reader);
+            let _ = reply.send(Ok(None));
             return;
         }
         // The reader may have given up waiting.
-        let _ = reply.send(recover::read(reader, range, limit));
+        let _ = reply.send(recover::read(&*reader, range, limit));
     }
 }

@@ -7,15 +7,6 @@ use crate::StorageError;
 /// A change to one key: a new value, or none to remove it.
 pub(crate) type Change = (Vec<u8>, Option<Vec<u8>>);
 
-/// The two trees of the store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tree {
-    /// Packed log records.
-    Log,
-    /// Vote, committed, purge marker.
-    Meta,
-}
-
 /// Changes that are applied together.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Batch {
@@ -27,6 +18,16 @@ impl Batch {
     pub(crate) fn is_empty(&self) -> bool {
         self.meta.is_empty() && self.log.is_empty()
     }
+}
+
+/// A lower bound of what is durable, kept beside the store: sled takes a file
+/// that lost its end for one that was never written so far, and opens it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// One past the last acknowledged index of the log.
+    pub(crate) end: u64,
+    /// Number of votes saved.
+    pub(crate) votes: u64,
 }
 
 /// A store of ordered keys with two trees. All calls block; one thread owns it.
@@ -45,14 +46,21 @@ pub(crate) trait Medium: Send + 'static {
     /// A handle for reads from another thread.
     fn reader(&self) -> Box<dyn Reader>;
 
+    /// The last mark that is left of those set.
+    fn marked(&self) -> io::Result<Mark>;
+
+    /// Sets the mark after a sync. With `durable` it returns once the mark is on
+    /// the device; that is needed before a change that makes the old one wrong.
+    fn mark(&mut self, mark: Mark, durable: bool) -> io::Result<()>;
+
     /// Bytes that the store takes on disk.
     fn size(&self) -> u64;
 }
 
 /// Reads of a [`Medium`].
 pub(crate) trait Reader: Send + 'static {
-    /// The value of one key.
-    fn get(&self, tree: Tree, key: &[u8]) -> io::Result<Option<Vec<u8>>>;
+    /// The value of one key of the meta tree.
+    fn meta(&self, key: &[u8]) -> io::Result<Option<Vec<u8>>>;
 
     /// The greatest key of the log tree that is `<= key`.
     fn floor(&self, key: &[u8]) -> io::Result<Option<Vec<u8>>>;

@@ -11,7 +11,7 @@ use quorate_base::Rng;
 use quorate_base::sync::lock;
 
 use crate::files::{FileReader, FileWriter, Files};
-use crate::medium::{Batch, Change, Medium, Reader, Tree};
+use crate::medium::{Batch, Change, Mark, Medium, Reader};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -206,10 +206,7 @@ impl MemoryDisk {
     }
 }
 
-fn wait<'a>(
-    changed: &Condvar,
-    guard: std::sync::MutexGuard<'a, State>,
-) -> std::sync::MutexGuard<'a, State> {
+fn wait<'a>(changed: &Condvar, guard: std::sync::MutexGuard<'a, State>) -> std::sync::MutexGuard<'a, State> {
     changed.wait(guard).unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
@@ -328,6 +325,15 @@ impl Medium for Access {
         Ok(())
     }
 
+    /// Never loses what was flushed unless a test damages it, so it keeps none.
+    fn marked(&self) -> io::Result<Mark> {
+        Ok(Mark::default())
+    }
+
+    fn mark(&mut self, _mark: Mark, _durable: bool) -> io::Result<()> {
+        Ok(())
+    }
+
     fn reader(&self) -> Box<dyn Reader> {
         Box::new(self.clone())
     }
@@ -339,13 +345,8 @@ impl Medium for Access {
 }
 
 impl Reader for Access {
-    fn get(&self, tree: Tree, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
-        let state = self.state()?;
-        let map = match tree {
-            Tree::Log => &state.view.log,
-            Tree::Meta => &state.view.meta,
-        };
-        Ok(map.get(key).cloned())
+    fn meta(&self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        Ok(self.state()?.view.meta.get(key).cloned())
     }
 
     fn floor(&self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {

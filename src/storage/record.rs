@@ -136,14 +136,6 @@ pub(crate) fn key(first: u64, part: u32) -> [u8; KEY_BYTES] {
     key
 }
 
-/// The first index named by a key, if it is one.
-pub(crate) fn key_index(key: &[u8]) -> Option<u64> {
-    if key.len() != KEY_BYTES {
-        return None;
-    }
-    key.first_chunk::<8>().map(|b| u64::from_be_bytes(*b))
-}
-
 /// Packs consecutive entries, the first at index `first`, into records.
 pub(crate) fn pack(mut first: u64, durable_end: u64, entries: &[Bytes]) -> Vec<Record> {
     let (mut out, mut open, mut bytes) = (Vec::new(), Vec::new(), 0);

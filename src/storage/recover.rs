@@ -4,7 +4,7 @@
 use bytes::Bytes;
 
 use crate::StorageError;
-use crate::medium::{Batch, Change, Medium, Reader, Tree, named};
+use crate::medium::{Batch, Change, Medium, Reader, named};
 use crate::record::{Body, Joiner, RECORD_BYTES, Record, key};
 
 /// Bytes read from the store per step of the scan.
@@ -14,6 +14,7 @@ const SCAN_BYTES: usize = 1 << 20;
 pub(crate) const VOTE: &[u8] = b"vote";
 pub(crate) const COMMITTED: &[u8] = b"committed";
 pub(crate) const PURGED: &[u8] = b"purged";
+const OWNER: &[u8] = b"owner";
 
 /// Records that were written but never acknowledged, and were torn by a power
 /// cut: they have been removed.
@@ -38,6 +39,8 @@ pub struct Recovered {
     pub purged: Option<Bytes>,
     /// The last durable vote.
     pub vote: Option<Bytes>,
+    /// How many votes have been saved.
+    pub(crate) votes: u64,
     /// The last durable commit note; it may lie behind the real one.
     pub committed: Option<Bytes>,
     /// Set if an unacknowledged torn tail was cut.
@@ -51,20 +54,40 @@ pub(crate) fn recover(medium: &mut dyn Medium) -> Result<Recovered, StorageError
     let (start, marker) = match purged {
         None => (0, None),
         Some(value) => {
-            let (start, marker) = split_marker(value)?;
+            let (start, marker) = split_counted("the purge marker", value)?;
             (start, Some(marker))
         }
     };
+    let (votes, vote) = match meta(&*reader, VOTE)? {
+        None => (0, None),
+        Some(value) => {
+            let (votes, vote) = split_counted("the vote", value)?;
+            (votes, Some(vote))
+        }
+    };
+    let mark = medium.marked().map_err(named("reading the log's mark"))?;
     let mut found = Recovered {
         start,
         end: start,
         purged: marker,
-        vote: meta(&*reader, VOTE)?,
+        vote,
+        votes,
         committed: meta(&*reader, COMMITTED)?,
         torn: None,
     };
     let scan = scan(&*reader, start)?;
     found.end = scan.end;
+    if mark.end > scan.end || mark.votes > votes {
+        let (reason, _) = scan.bad.unwrap_or(("the end of the store is gone".to_owned(), Vec::new()));
+        let (end, all) = (scan.end, mark.end);
+        return Err(StorageError::damaged(
+            "the log store",
+            format!(
+                "{reason}: it ends at index {end} of {all} and with vote {votes} of {} that were acknowledged",
+                mark.votes
+            ),
+        ));
+    }
     let Some((reason, keys)) = scan.bad else { return Ok(found) };
     if scan.acknowledged > scan.end {
         return Err(StorageError::damaged(
@@ -77,6 +100,28 @@ pub(crate) fn recover(medium: &mut dyn Medium) -> Result<Recovered, StorageError
     medium.apply(Batch { meta: Vec::new(), log }).map_err(named("cutting the torn tail"))?;
     medium.sync().map_err(named("cutting the torn tail"))?;
     Ok(found)
+}
+
+/// Marks a new store with the Raft id it belongs to, or checks the mark of an
+/// old one. sled opens a file whose first segment is gone as an empty store
+/// without a word; here that is damage.
+pub(crate) fn check_owner(medium: &mut dyn Medium, raft_id: u64, new: bool) -> Result<(), StorageError> {
+    let owner = meta(&*medium.reader(), OWNER)?;
+    match owner.as_deref().and_then(<[u8]>::first_chunk) {
+        Some(id) if *id == raft_id.to_le_bytes() => Ok(()),
+        Some(id) => {
+            let reason =
+                format!("it was written under Raft id {:016x}, not {raft_id:016x}", u64::from_le_bytes(*id));
+            Err(StorageError::damaged("the log store", reason))
+        }
+        None if new => {
+            let mark = (OWNER.to_vec(), Some(seal(&raft_id.to_le_bytes())));
+            let marked =
+                medium.apply(Batch { meta: vec![mark], log: Vec::new() }).and_then(|()| medium.sync());
+            marked.map_err(named("marking the log store"))
+        }
+        None => Err(StorageError::damaged("the log store", "its owner's mark is gone, and all data with it")),
+    }
 }
 
 struct Scan {
@@ -144,7 +189,7 @@ pub(crate) fn seal(value: &[u8]) -> Vec<u8> {
 }
 
 fn meta(reader: &dyn Reader, name: &'static [u8]) -> Result<Option<Bytes>, StorageError> {
-    let Some(stored) = reader.get(Tree::Meta, name).map_err(named("reading the log's bookkeeping"))? else {
+    let Some(stored) = reader.meta(name).map_err(named("reading the log's bookkeeping"))? else {
         return Ok(None);
     };
     let stored = Bytes::from(stored);
@@ -157,15 +202,16 @@ fn meta(reader: &dyn Reader, name: &'static [u8]) -> Result<Option<Bytes>, Stora
     }
 }
 
-/// The purge marker's value: the first index of the log, then the caller's bytes.
-pub(crate) fn join_marker(start: u64, marker: &[u8]) -> Vec<u8> {
-    [&start.to_le_bytes()[..], marker].concat()
+/// The value of a meta key that goes with a number: the first index of the log
+/// with the purge marker, the count of votes with the vote.
+pub(crate) fn counted(number: u64, value: &[u8]) -> Vec<u8> {
+    seal(&[&number.to_le_bytes()[..], value].concat())
 }
 
-fn split_marker(value: Bytes) -> Result<(u64, Bytes), StorageError> {
+fn split_counted(what: &str, value: Bytes) -> Result<(u64, Bytes), StorageError> {
     match value.first_chunk::<8>() {
-        Some(start) => Ok((u64::from_le_bytes(*start), value.slice(8..))),
-        None => Err(StorageError::damaged("the purged note", format!("it has {} bytes", value.len()))),
+        Some(number) => Ok((u64::from_le_bytes(*number), value.slice(8..))),
+        None => Err(StorageError::damaged(what, format!("it has {} bytes", value.len()))),
     }
 }
 
@@ -183,7 +229,8 @@ pub(crate) fn read(
         let Some((last, _)) = page.last() else { break };
         from = [last.as_slice(), &[0]].concat();
         for (k, value) in page {
-            let damaged = |reason| StorageError::damaged(format!("the log near index {}", range.start), reason);
+            let damaged =
+                |reason| StorageError::damaged(format!("the log near index {}", range.start), reason);
             let record = Record::decode(&k, Bytes::from(value)).map_err(damaged)?;
             if record.end() <= range.start {
                 continue;
@@ -276,8 +323,9 @@ impl Sweep {
         let page = reader.scan(&self.cursor, records * RECORD_BYTES / 4).map_err(named("purging the log"))?;
         self.done = page.is_empty();
         for (k, value) in page {
-            let record = Record::decode(&k, Bytes::from(value))
-                .map_err(|reason| StorageError::damaged(format!("the log below index {}", self.start), reason))?;
+            let record = Record::decode(&k, Bytes::from(value)).map_err(|reason| {
+                StorageError::damaged(format!("the log below index {}", self.start), reason)
+            })?;
             if record.end() > self.start {
                 self.cursor = k;
                 self.done = true;

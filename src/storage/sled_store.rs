@@ -9,7 +9,8 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use crate::medium::{Batch, Change, Medium, Reader, Tree};
+use crate::mark::MarkFile;
+use crate::medium::{Batch, Change, Mark, Medium, Reader};
 use crate::{StorageError, fsync};
 
 /// 16 records of 24 KiB, which may share a page, stay below a quarter of this;
@@ -21,6 +22,7 @@ pub(crate) struct SledStore {
     log: sled::Tree,
     meta: sled::Tree,
     file: File,
+    mark: MarkFile,
 }
 
 /// Opens the store in `dir`. Damage comes back as [`StorageError::Damaged`].
@@ -37,7 +39,9 @@ pub(crate) fn open(dir: &Path, cache_bytes: u64) -> Result<SledStore, StorageErr
     })?;
     let path = dir.join("db");
     let file = File::open(&path).map_err(|e| StorageError::io_at("opening the log store", &path, e))?;
-    let mut store = SledStore { db, log, meta, file };
+    let mark = MarkFile::open(&dir.join("mark"));
+    let mark = mark.map_err(|e| StorageError::io_at("opening the log's mark", dir.join("mark"), e))?;
+    let mut store = SledStore { db, log, meta, file, mark };
     store.sync().map_err(|e| StorageError::io_at("flushing the log store", &path, e))?;
     fsync::tree(dir).map_err(|e| StorageError::io_at("flushing the log store", dir, e))?;
     Ok(store)
@@ -78,9 +82,9 @@ fn invalid(reason: String) -> io::Error {
 fn plain(e: sled::Error) -> io::Error {
     match e {
         sled::Error::Io(e) => e,
-        sled::Error::Corruption { .. } | sled::Error::ReportableBug(_) | sled::Error::CollectionNotFound(_) => {
-            invalid(e.to_string())
-        }
+        sled::Error::Corruption { .. }
+        | sled::Error::ReportableBug(_)
+        | sled::Error::CollectionNotFound(_) => invalid(e.to_string()),
         sled::Error::Unsupported(reason) => io::Error::new(io::ErrorKind::Unsupported, reason),
     }
 }
@@ -112,6 +116,14 @@ impl Medium for SledStore {
         self.file.sync_data()
     }
 
+    fn marked(&self) -> io::Result<Mark> {
+        Ok(self.mark.get())
+    }
+
+    fn mark(&mut self, mark: Mark, durable: bool) -> io::Result<()> {
+        self.mark.set(mark, durable)
+    }
+
     fn reader(&self) -> Box<dyn Reader> {
         Box::new(SledReader { log: self.log.clone(), meta: self.meta.clone() })
     }
@@ -127,12 +139,8 @@ struct SledReader {
 }
 
 impl Reader for SledReader {
-    fn get(&self, tree: Tree, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
-        let tree = match tree {
-            Tree::Log => &self.log,
-            Tree::Meta => &self.meta,
-        };
-        Ok(tree.get(key).map_err(plain)?.map(|v| v.to_vec()))
+    fn meta(&self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        Ok(self.meta.get(key).map_err(plain)?.map(|v| v.to_vec()))
     }
 
     fn floor(&self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {

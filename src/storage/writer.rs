@@ -14,9 +14,9 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use crate::StorageError;
 use crate::log::{Durable, LogOptions, OnDurable, Shared};
-use crate::medium::{Batch, Medium, Reader, named};
+use crate::medium::{Batch, Mark, Medium, Reader, named};
 use crate::record::pack;
-use crate::recover::{COMMITTED, PURGED, Sweep, VOTE, join_marker, seal, truncation};
+use crate::recover::{COMMITTED, PURGED, Recovered, Sweep, VOTE, counted, seal, truncation};
 
 /// How old a commit note may grow before it rides along with the next group.
 /// It only shortens recovery, so it is not worth an operation per group.
@@ -26,7 +26,7 @@ const COMMITTED_EVERY: Duration = Duration::from_secs(1);
 pub(crate) enum Request {
     Append { first: u64, entries: Vec<Bytes>, epoch: u64, done: OnDurable, budget: OwnedSemaphorePermit },
     Truncate { from: u64, done: OnDurable },
-    Purge { start: u64, marker: Bytes, trash: VecDeque<Bytes>, done: OnDurable },
+    Purge { start: u64, marker: Option<Bytes>, trash: VecDeque<Bytes>, done: OnDurable },
     Vote { vote: Bytes, done: OnDurable },
     Committed { committed: Bytes },
     Close { done: oneshot::Sender<()> },
@@ -56,6 +56,8 @@ pub(crate) struct Writer {
     options: LogOptions,
     /// One past the last durable index, in queue order.
     durable_end: u64,
+    /// Votes taken from the queue since the store was made.
+    votes: u64,
     sweep: Sweep,
     committed: Option<Bytes>,
     committed_at: Mono,
@@ -67,26 +69,21 @@ impl Writer {
         medium: Box<dyn Medium>,
         requests: mpsc::Receiver<Request>,
         shared: Arc<Shared>,
+        recovered: &Recovered,
         options: LogOptions,
     ) -> Writer {
-        let reader = medium.reader();
-        let (start, end) = {
-            let tail = lock(&shared.tail);
-            (tail.start, tail.end)
-        };
         let clock = Clock::system();
-        let (sweep, committed_at) = (Sweep::new(start), clock.monotonic());
-        let committed = None;
         Writer {
+            reader: medium.reader(),
             medium,
-            reader,
             requests,
             shared,
             options,
-            durable_end: end,
-            sweep,
-            committed,
-            committed_at,
+            durable_end: recovered.end,
+            votes: recovered.votes,
+            sweep: Sweep::new(recovered.start),
+            committed: None,
+            committed_at: clock.monotonic(),
             clock,
         }
     }
@@ -149,7 +146,9 @@ impl Writer {
     fn take(&mut self, group: &mut Group, request: Request) -> Result<(), StorageError> {
         match request {
             Request::Append { first, entries, epoch, done, budget } => {
-                if group.entries.is_empty() {
+                if group.first + group.entries.len() as u64 != first {
+                    // A purge past the end came between.
+                    self.seal(group);
                     group.first = first;
                 }
                 group.count += entries.len();
@@ -164,21 +163,25 @@ impl Writer {
                 group.done.push(done);
                 self.seal(group);
                 self.medium.apply(std::mem::take(&mut group.batch)).map_err(named("writing the log"))?;
+                self.lower_mark(from)?;
                 let cut = truncation(&*self.reader, from)?;
                 self.medium.apply(cut).map_err(named("cutting the log"))?;
                 self.durable_end = self.durable_end.min(from);
                 group.end = None;
             }
             Request::Purge { start, marker, trash, done } => {
-                let value = seal(&join_marker(start, &marker));
-                group.batch.meta.push((PURGED.to_vec(), Some(value)));
+                self.seal(group);
+                if let Some(marker) = marker {
+                    group.batch.meta.push((PURGED.to_vec(), Some(counted(start, &marker))));
+                }
                 self.durable_end = self.durable_end.max(start);
                 self.sweep.raise(start);
                 group.trash.push(trash);
                 group.done.push(done);
             }
             Request::Vote { vote, done } => {
-                group.batch.meta.push((VOTE.to_vec(), Some(seal(&vote))));
+                self.votes += 1;
+                group.batch.meta.push((VOTE.to_vec(), Some(counted(self.votes, &vote))));
                 group.vote = Some(vote);
                 group.done.push(done);
             }
@@ -194,6 +197,7 @@ impl Writer {
         for record in pack(group.first, self.durable_end, &entries) {
             group.batch.log.push((record.key().to_vec(), Some(record.encode())));
         }
+        group.first += entries.len() as u64;
     }
 
     fn commit(&mut self, mut group: Group) -> Result<(), (Vec<OnDurable>, StorageError)> {
@@ -201,11 +205,10 @@ impl Writer {
         if group.done.is_empty() {
             return Ok(());
         }
-        if let Err(e) = self.flush(&mut group) {
+        if let Err(e) = self.flush(&mut group).and_then(|()| self.set_mark(&group)) {
             return Err((group.done, e));
         }
         if let Some((end, epoch)) = group.end {
-            self.durable_end = self.durable_end.max(end);
             lock(&self.shared.tail).durable(end, epoch);
         }
         if let Some(vote) = group.vote {
@@ -242,6 +245,22 @@ impl Writer {
         stats.last_flush_micros.store(took.as_micros() as u64, Ordering::Relaxed);
         stats.disk_bytes.store(self.medium.size(), Ordering::Relaxed);
         Ok(())
+    }
+
+    /// The log is about to end at `from`: a mark above that would be wrong.
+    fn lower_mark(&mut self, from: u64) -> Result<(), StorageError> {
+        let lowered = self.medium.marked().and_then(|mark| {
+            let end = mark.end.min(from);
+            self.medium.mark(Mark { end, ..mark }, true)
+        });
+        lowered.map_err(named("writing the log's mark"))
+    }
+
+    /// Notes what is durable now; the note itself may be lost in a power cut.
+    fn set_mark(&mut self, group: &Group) -> Result<(), StorageError> {
+        self.durable_end = self.durable_end.max(group.end.map_or(0, |(end, _)| end));
+        let mark = Mark { end: self.durable_end, votes: self.votes };
+        self.medium.mark(mark, false).map_err(named("writing the log's mark"))
     }
 
     /// The store is in an unknown state: nothing is ever acknowledged again.

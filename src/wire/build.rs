@@ -78,5 +78,5 @@ fn modules(packages: &[String]) -> Result<String, Box<dyn Error>> {
         writeln!(tree, "pub mod {name} {{ pub mod v1 {{ {} {serde} }} }}", include(".rs"))?;
         writeln!(names, "pub use quorate::{name}::v1 as {name};")?;
     }
-    Ok(format!("pub mod quorate {{\n{tree}}}\n{names}"))
+    Ok(format!("mod quorate {{\n{tree}}}\n{names}"))
 }

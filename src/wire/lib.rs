@@ -18,6 +18,8 @@ mod generated {
     include!(concat!(env!("OUT_DIR"), "/modules.rs"));
 }
 
+pub mod store;
+
 pub use generated::*;
 
 /// The public packages as an encoded `FileDescriptorSet`, for the reflection service.

@@ -16,6 +16,8 @@
 pub mod apply;
 pub mod command;
 pub mod event;
+#[cfg(feature = "lab")]
+pub mod lab;
 pub mod outcome;
 pub mod record;
 pub mod request;

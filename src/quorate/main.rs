@@ -1,2 +1,6 @@
 //! The executable: config files, flags, composition, command line.
+
+mod document;
+mod spec;
+
 fn main() {}

@@ -18,9 +18,11 @@ mod generated {
     include!(concat!(env!("OUT_DIR"), "/modules.rs"));
 }
 
+pub mod status;
 pub mod store;
 
 pub use generated::*;
+pub use status::{ApiError, Reason, Retry};
 
 /// The public packages as an encoded `FileDescriptorSet`, for the reflection service.
 pub const PUBLIC_DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/public.fds"));

@@ -18,6 +18,9 @@ mod generated {
     include!(concat!(env!("OUT_DIR"), "/modules.rs"));
 }
 
+pub mod agent;
+pub mod api;
+pub mod common;
 pub mod status;
 pub mod store;
 

@@ -256,6 +256,12 @@ impl ApiError {
         self.reason.rule().hints.iter().filter_map(|hint| fill(hint, &self.metadata)).collect()
     }
 
+    /// Whether a manager of ours made the status, and not a proxy or the transport.
+    #[must_use]
+    pub fn is_ours(status: &Status) -> bool {
+        status.get_error_details().error_info().is_some_and(|info| info.domain == DOMAIN)
+    }
+
     /// Reads a status; one without our details gets the reason that its code suggests.
     #[must_use]
     pub fn from_status(status: &Status) -> Self {

@@ -1,0 +1,149 @@
+//! What an agent must run.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use quorate_model::{
+    ContainerSpec, InvalidList, JobSpec, JobVersion, Name, Port, RestartPolicy, Slot, Task, TaskId,
+    TaskState, Volume,
+};
+use quorate_state::State;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::{
+    common::{by_text, containers, ports, restart, volumes},
+    generated::agent as pb,
+};
+
+/// The part of a job's specification that an agent needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workload {
+    /// Containers by name.
+    pub containers: BTreeMap<Name, ContainerSpec>,
+    /// Volumes by name.
+    pub volumes: BTreeMap<Name, Volume>,
+    /// Ports by name.
+    pub ports: BTreeMap<Name, Port>,
+    /// Restarts in place.
+    pub restart: RestartPolicy,
+}
+
+/// A task as an agent receives it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AssignedTask {
+    /// Which task.
+    pub id: TaskId,
+    /// Namespace of its job.
+    pub namespace: Name,
+    /// Name of its job.
+    pub job: Name,
+    /// Version of its job.
+    pub version: JobVersion,
+    /// Which replica.
+    pub slot: Slot,
+    /// What the leader wants.
+    pub desired: TaskState,
+    /// What to run; `None` when only the desired state changed.
+    pub workload: Option<Arc<Workload>>,
+    /// Newest state that the managers know.
+    pub observed: TaskState,
+    /// Number of the newest report that the managers know.
+    pub observed_seq: u64,
+}
+
+/// A task for its agent, with what it runs; `None` when its job is gone, which no task outlives.
+#[must_use]
+pub fn assignment(state: &State, task: &Task) -> Option<pb::Assignment> {
+    let job = state.job(task.job)?;
+    let spec = state.spec_of(task)?;
+    Some(pb::Assignment {
+        task_id: task.id.0,
+        namespace: job.namespace.as_str().to_owned(),
+        job: job.name.as_str().to_owned(),
+        job_version: task.version.0,
+        slot: task.slot.0,
+        desired_state: task.desired.number().into(),
+        spec: Some((&**spec).into()),
+        observed_state: task.status.state.number().into(),
+        observed_seq: task.status.seq,
+    })
+}
+
+impl From<&JobSpec> for pb::TaskSpec {
+    fn from(value: &JobSpec) -> Self {
+        Self {
+            containers: by_text(&value.containers),
+            volumes: by_text(&value.volumes),
+            ports: by_text(&value.ports),
+            restart: Some((&value.restart).into()),
+        }
+    }
+}
+
+impl TryFrom<pb::TaskSpec> for Workload {
+    type Error = InvalidList;
+
+    fn try_from(value: pb::TaskSpec) -> Result<Self, InvalidList> {
+        let mut out = InvalidList::default();
+        let workload = Self {
+            containers: containers(value.containers, &mut out),
+            volumes: volumes(value.volumes, &mut out),
+            ports: ports(value.ports, &mut out),
+            restart: restart(value.restart, &mut out),
+        };
+        out.into_result().map(|()| workload)
+    }
+}
+
+impl TryFrom<pb::Assignment> for AssignedTask {
+    type Error = InvalidList;
+
+    fn try_from(value: pb::Assignment) -> Result<Self, InvalidList> {
+        let mut out = InvalidList::default();
+        let namespace = Name::parse("namespace", &value.namespace).map_err(|i| out.0.push(i)).ok();
+        let job = Name::parse("job", &value.job).map_err(|i| out.0.push(i)).ok();
+        let desired = state("desiredState", value.desired_state, &mut out);
+        let observed = state("observedState", value.observed_state, &mut out);
+        let workload = value.spec.map(Workload::try_from).transpose();
+        let workload = workload.map_err(|list| out.0.extend(list.0)).ok().flatten();
+        let (Some(namespace), Some(job), Some(desired), Some(observed), []) =
+            (namespace, job, desired, observed, out.0.as_slice())
+        else {
+            return Err(out);
+        };
+        Ok(Self {
+            id: TaskId(value.task_id),
+            namespace,
+            job,
+            version: JobVersion(value.job_version),
+            slot: Slot(value.slot),
+            desired,
+            workload: workload.map(Arc::new),
+            observed,
+            observed_seq: value.observed_seq,
+        })
+    }
+}
+
+fn state(path: &str, number: u32, out: &mut InvalidList) -> Option<TaskState> {
+    let state = u16::try_from(number).ok().and_then(TaskState::from_number);
+    if state.is_none() {
+        out.push(path, format!("{number} is a state that this agent does not know: upgrade it"));
+    }
+    state
+}
+
+/// Hash of a set of tasks with their desired states: the wrapping sum over its [`member_hash`]es, so that the order
+/// does not matter and a change costs no more than what changed.
+pub fn set_hash(members: impl IntoIterator<Item = (TaskId, TaskState)>) -> u64 {
+    members.into_iter().map(|(id, desired)| member_hash(id, desired)).fold(0, u64::wrapping_add)
+}
+
+/// One task's share of a [`set_hash`]: add it when the task comes, subtract it when it goes (wrapping).
+#[must_use]
+pub fn member_hash(id: TaskId, desired: TaskState) -> u64 {
+    let mut bytes = [0_u8; 10];
+    let (first, second) = bytes.split_at_mut(8);
+    first.copy_from_slice(&id.0.to_le_bytes());
+    second.copy_from_slice(&desired.number().to_le_bytes());
+    xxh3_64(&bytes)
+}

@@ -45,7 +45,8 @@ impl Problem {
         let start = text.floor_char_boundary(span.start.min(text.len()));
         let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
         let line = text[line_start..].split(['\n', '\r']).next().unwrap_or_default();
-        let within = &text[start..text.floor_char_boundary(span.end.clamp(start, line_start + line.len()).max(start))];
+        let within =
+            &text[start..text.floor_char_boundary(span.end.clamp(start, line_start + line.len()).max(start))];
         Self {
             file: source.name.clone(),
             line: text[..line_start].matches('\n').count() + 1,
@@ -117,10 +118,7 @@ mod tests {
     fn a_problem_shows_its_line_and_points_at_the_place() {
         let source = source("name: web\nimäge: x\n");
         let problem = Problem::at(&source, Span { start: 10, end: 16 }, "unknown field");
-        assert_eq!(
-            problem.to_string(),
-            "web.yaml:2:1: unknown field\n    |\n  2 | imäge: x\n    | ^^^^^"
-        );
+        assert_eq!(problem.to_string(), "web.yaml:2:1: unknown field\n    |\n  2 | imäge: x\n    | ^^^^^");
     }
 
     #[test]

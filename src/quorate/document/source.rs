@@ -78,7 +78,8 @@ impl Source {
     /// As [`Source::read_all`].
     pub(crate) fn read(path: &str, format: Option<Format>) -> Result<Self, Problems> {
         let Some(format) = format.or_else(|| Format::of(Path::new(path))) else {
-            let message = "its name does not tell its format: let it end in .yaml, .toml or .json, or give --format";
+            let message =
+                "its name does not tell its format: let it end in .yaml, .toml or .json, or give --format";
             return Err(Problem::of_file(path, message).into());
         };
         let file = File::open(path).map_err(|error| {

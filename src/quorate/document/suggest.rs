@@ -7,7 +7,9 @@ pub(crate) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a s
     let folded = word.to_lowercase().replace(['_', '-'], "");
     known
         .into_iter()
-        .map(|candidate| (strsim::osa_distance(&folded, &candidate.to_lowercase().replace(['_', '-'], "")), candidate))
+        .map(|candidate| {
+            (strsim::osa_distance(&folded, &candidate.to_lowercase().replace(['_', '-'], "")), candidate)
+        })
         .filter(|(distance, candidate)| *distance <= (candidate.len() / 3).max(1))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)

@@ -11,7 +11,8 @@ pub(super) fn parse(text: &str, report: &mut Report) -> Result<Node, Report> {
     if !errors.is_empty() {
         let mut broken = Report::default();
         for error in errors {
-            let at = error.span().map_or_else(Span::default, |span| Span { start: span.start, end: span.end });
+            let at =
+                error.span().map_or_else(Span::default, |span| Span { start: span.start, end: span.end });
             broken.push(at, format!("this is not TOML: {}", error.message()));
         }
         return Err(broken);

@@ -290,8 +290,11 @@ mod tests {
         let text = "a: 1\nb: {c: 1, c: 2}\na: 3\n";
         let mut report = Report::default();
         parse(text, &mut report).unwrap();
-        let found: Vec<_> =
-            report.problems().iter().map(|(at, message)| (shown(text, *at), at.start, message.as_str())).collect();
+        let found: Vec<_> = report
+            .problems()
+            .iter()
+            .map(|(at, message)| (shown(text, *at), at.start, message.as_str()))
+            .collect();
         assert_eq!(
             found,
             [

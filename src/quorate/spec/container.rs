@@ -91,7 +91,8 @@ fn resources(container: &Fields<'_>, path: &str, report: &mut Report) -> (Resour
     }
     if let Some(fields) = part("limit", LIMIT, report) {
         limit.cpu_millis = fields.get("cpu", report, |node| positive(fields::cpu(node)?)).unwrap_or(0);
-        limit.memory_bytes = fields.get("memory", report, |node| positive(fields::memory(node)?)).unwrap_or(0);
+        limit.memory_bytes =
+            fields.get("memory", report, |node| positive(fields::memory(node)?)).unwrap_or(0);
         limit.pids = fields.get("pids", report, |node| fields::whole(node, 1, 4_194_304)).unwrap_or(0).into();
     }
     (reserve, limit)
@@ -99,7 +100,11 @@ fn resources(container: &Fields<'_>, path: &str, report: &mut Report) -> (Resour
 
 /// Zero would mean "no limit", which nobody who writes `limit` wants.
 fn positive(amount: u64) -> Result<u64, String> {
-    if amount == 0 { Err("a limit of 0 lets nothing run: remove it for no limit".to_owned()) } else { Ok(amount) }
+    if amount == 0 {
+        Err("a limit of 0 lets nothing run: remove it for no limit".to_owned())
+    } else {
+        Ok(amount)
+    }
 }
 
 fn stop(container: &Fields<'_>, path: &str, report: &mut Report) -> StopPolicy {

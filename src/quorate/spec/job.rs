@@ -163,9 +163,8 @@ fn kind(job: &Fields<'_>, report: &mut Report) -> Option<JobKind> {
         }
         None => Type::Service,
     };
-    let mut number = |key: &str, least: u32| {
-        job.get(key, report, |node| fields::whole(node, least, MAX_TASKS_PER_JOB))
-    };
+    let mut number =
+        |key: &str, least: u32| job.get(key, report, |node| fields::whole(node, least, MAX_TASKS_PER_JOB));
     let (replicas, completions, parallelism) =
         (number("replicas", 0), number("completions", 1), number("parallelism", 1));
     let foreign: &[&str] = if given == Type::Batch { &["replicas"] } else { &["completions", "parallelism"] };
@@ -195,9 +194,8 @@ fn placement(job: &Fields<'_>, report: &mut Report) -> Placement {
     let Some(node) = job.node("placement", report) else { return out };
     let Some(fields) = Fields::of(node, "placement", KNOWN, report) else { return out };
     let constraint = |path: &str, node: &Node, report: &mut Report| {
-        let parsed = fields::text(node).and_then(|text| {
-            Constraint::parse(path, &text).map_err(|invalid| invalid.reason)
-        });
+        let parsed = fields::text(node)
+            .and_then(|text| Constraint::parse(path, &text).map_err(|invalid| invalid.reason));
         parsed.map_err(|message| report.push(node.at, format!("{path}: {message}"))).ok()
     };
     out.constraints = fields.list("constraints", report, constraint).unwrap_or_default();
@@ -209,10 +207,8 @@ fn placement(job: &Fields<'_>, report: &mut Report) -> Placement {
 }
 
 fn restart(job: &Fields<'_>, batch: bool, report: &mut Report) -> RestartPolicy {
-    const KNOWN: Known = Known {
-        now: &["condition", "attempts", "window", "delay", "maxDelay"],
-        later: &["backoff", "then"],
-    };
+    const KNOWN: Known =
+        Known { now: &["condition", "attempts", "window", "delay", "maxDelay"], later: &["backoff", "then"] };
     const WORDS: [(&str, RestartCondition); 3] = [
         ("any", RestartCondition::Any),
         ("on-failure", RestartCondition::OnFailure),
@@ -257,7 +253,10 @@ fn ports(job: &Fields<'_>, report: &mut Report) -> BTreeMap<Name, Port> {
         let fields = Fields::of(&entry.node, path, KNOWN, report)?;
         let container = fields.get("container", report, port_number);
         if fields.entry("container").is_none() {
-            report.push(entry.key_at, format!("{path}.container is missing: which port does the container listen on?"));
+            report.push(
+                entry.key_at,
+                format!("{path}.container is missing: which port does the container listen on?"),
+            );
         }
         let udp = fields.word("protocol", &[("tcp", false), ("udp", true)], report).unwrap_or(false);
         let host = publish(&fields, path, report);
@@ -313,7 +312,10 @@ fn volumes(job: &Fields<'_>, report: &mut Report) -> (BTreeMap<Name, Volume>, Ve
         let kind = kind?;
         let (foreign, needs_source) = if kind == Type::Tmpfs { ("source", false) } else { ("size", true) };
         if let Some(other) = fields.entry(foreign) {
-            report.push(other.key_at, format!("{path}.{foreign} does not go with this type of volume: remove it"));
+            report.push(
+                other.key_at,
+                format!("{path}.{foreign} does not go with this type of volume: remove it"),
+            );
         }
         if needs_source && fields.entry("source").is_none() {
             report.push(entry.key_at, format!("{path}.source is missing"));

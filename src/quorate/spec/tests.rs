@@ -96,7 +96,8 @@ fn every_field_of_a_full_job_arrives() {
 
 #[test]
 fn the_three_formats_and_the_short_form_mean_the_same() {
-    let yaml = "apiVersion: quorate/v1\nname: web\nreplicas: 2\nimage: web:1\nports: {http: {container: 80}}\n";
+    let yaml =
+        "apiVersion: quorate/v1\nname: web\nreplicas: 2\nimage: web:1\nports: {http: {container: 80}}\n";
     let toml = "apiVersion = 'quorate/v1'\nname = 'web'\nreplicas = 2\nimage = 'web:1'\n[ports]\nhttp = {container = 80}\n";
     let json = r#"{"apiVersion": "quorate/v1", "name": "web", "replicas": 2,
         "containers": {"app": {"image": "web:1"}}, "ports": {"http": {"container": 80}}}"#;
@@ -118,7 +119,8 @@ fn a_file_may_hold_several_jobs_and_a_batch_restarts_on_failure_only() {
 
 #[test]
 fn all_mistakes_of_a_file_are_told_at_once_with_their_lines() {
-    let text = "apiVersion: quorate/v1\nname: web\nreplica: 3\nimage: web:1\nresources:\n  reserve: {cpu: lots}\n";
+    let text =
+        "apiVersion: quorate/v1\nname: web\nreplica: 3\nimage: web:1\nresources:\n  reserve: {cpu: lots}\n";
     let shown = read(&source("web.yaml", text), None).unwrap_err().to_string();
     assert_eq!(
         shown,
@@ -137,7 +139,10 @@ fn each_bad_field_has_its_own_words() {
         ("image: a\nreplicas:", &["4:1: replicas has no value: give one or remove it"]),
         ("image: a\npriority: 101", &["4:11: priority: 101 is out of range: 1 to 100"]),
         ("image: a\ntype: servic", &["4:7: type: \"servic\" is unknown; did you mean \"service\"?"]),
-        ("image: a\ntype: global", &["4:7: type: only service and batch are supported by this version of quorate"]),
+        (
+            "image: a\ntype: global",
+            &["4:7: type: only service and batch are supported by this version of quorate"],
+        ),
         (
             "image: a\ntype: batch\nreplicas: 2",
             &["5:1: replicas is for services: a batch has completions and parallelism"],
@@ -147,17 +152,16 @@ fn each_bad_field_has_its_own_words() {
             "image: a\nupdate: {parallelism: 2}",
             &["4:1: update is not supported by this version of quorate: remove it"],
         ),
-        (
-            "image: a\nhealth: {}",
-            &["4:1: health is not supported by this version of quorate: remove it"],
-        ),
+        ("image: a\nhealth: {}", &["4:1: health is not supported by this version of quorate: remove it"]),
         ("image: a\nimage: b", &["4:1: image is given twice: remove one of them"]),
         ("image: a\nlabels: [x]", &["4:9: labels: expected a table, found a list"]),
         ("image: a\nlabels: {a: {b: c}}", &["4:10: labels.a: expected a text, found a table"]),
         (
             "image: a\nplacement: {constraints: [zone == a]}",
-            &["4:27: placement.constraints[0]: column 1 of \"zone == a\": unknown attribute \"zone\": there are \
-               node.name, node.os, node.arch and node.labels.KEY"],
+            &[
+                "4:27: placement.constraints[0]: column 1 of \"zone == a\": unknown attribute \"zone\": there are \
+               node.name, node.os, node.arch and node.labels.KEY",
+            ],
         ),
         (
             "image: a\nplacement: {constraint: [node.os == a]}",
@@ -167,10 +171,7 @@ fn each_bad_field_has_its_own_words() {
             "image: a\nplacement: {spread: []}",
             &["4:13: placement.spread is not supported by this version of quorate: remove it"],
         ),
-        (
-            "image: a\nrestart: {delay: 10}",
-            &["4:18: restart.delay: 10 has no unit: write 10s or 10ms"],
-        ),
+        ("image: a\nrestart: {delay: 10}", &["4:18: restart.delay: 10 has no unit: write 10s or 10ms"]),
         (
             "image: a\nrestart: {delay: 10x}",
             &["4:18: restart.delay: duration \"10x\": unknown unit \"x\"; use one of d, h, m, s, ms"],
@@ -179,10 +180,7 @@ fn each_bad_field_has_its_own_words() {
             "image: a\nrestart: {condition: always}",
             &["4:22: restart.condition: \"always\" is unknown; use any or on-failure or never"],
         ),
-        (
-            "image: a\nrestart: {delay: 2m}",
-            &["4:18: restart.delay: longer than restart.maxDelay"],
-        ),
+        ("image: a\nrestart: {delay: 2m}", &["4:18: restart.delay: longer than restart.maxDelay"]),
         (
             "image: a\nreschedule: {attempts: many}",
             &["4:24: reschedule.attempts: expected a whole number or unlimited, found the text \"many\""],
@@ -230,15 +228,22 @@ fn each_bad_field_has_its_own_words() {
         ("command: [x]", &["1:1: containers.app.image: required: the docker runtime needs an image"]),
         (
             "runtime: process\ncommand: [x]\nresources: {limit: {memory: 64MiB}}",
-            &["5:29: containers.app.resources.limit.memory: the process runtime cannot enforce this: remove it or use \
-               docker"],
+            &[
+                "5:29: containers.app.resources.limit.memory: the process runtime cannot enforce this: remove it or use \
+               docker",
+            ],
         ),
-        ("image: a\nstop: {signal: TERM}", &["4:16: containers.app.stop.signal: \"TERM\" is unknown: one of SIGTERM, \
-             SIGINT, SIGQUIT, SIGHUP, SIGKILL, SIGUSR1, SIGUSR2, SIGWINCH"]),
+        (
+            "image: a\nstop: {signal: TERM}",
+            &["4:16: containers.app.stop.signal: \"TERM\" is unknown: one of SIGTERM, \
+             SIGINT, SIGQUIT, SIGHUP, SIGKILL, SIGUSR1, SIGUSR2, SIGWINCH"],
+        ),
         (
             "image: a\nresources: {reserve: {cpu: 2}, limit: {cpu: 1}}",
-            &["4:28: containers.app.resources.reserve.cpu: reserves 2 but is limited to 1: raise limit.cpu or lower \
-               reserve.cpu"],
+            &[
+                "4:28: containers.app.resources.reserve.cpu: reserves 2 but is limited to 1: raise limit.cpu or lower \
+               reserve.cpu",
+            ],
         ),
         (
             "image: a\nresources: {reserve: {memory: 1PiB}}",
@@ -262,9 +267,12 @@ fn each_bad_field_has_its_own_words() {
             &["3:1: containers: 2 containers: this version runs one per task; make several jobs"],
         ),
         ("replicas: 1", &["1:1: this job runs nothing: give image, or containers"]),
-        ("image: a\nzzz: 1", &["4:1: unknown field \"zzz\"; there are apiVersion, name, namespace, type, replicas, \
+        (
+            "image: a\nzzz: 1",
+            &["4:1: unknown field \"zzz\"; there are apiVersion, name, namespace, type, replicas, \
              completions, parallelism, priority, labels, placement, restart, reschedule, ports, volumes, containers, \
-             runtime, image, imagePull, command, args, env, user, workdir, mounts, resources, stop"]),
+             runtime, image, imagePull, command, args, env, user, workdir, mounts, resources, stop"],
+        ),
     ];
     for (body, expected) in table {
         let text = format!("apiVersion: quorate/v1\nname: web\n{body}\n");
@@ -308,10 +316,7 @@ fn the_namespace_of_the_command_line_counts_and_must_not_contradict() {
     assert_eq!(read(&source("a.yaml", text), Some(&shop)).unwrap()[0].spec.namespace, shop);
     let other = format!("namespace: dev\n{text}");
     let refused = read(&source("a.yaml", &other), Some(&shop)).unwrap_err().0.remove(0);
-    assert_eq!(
-        refused.message,
-        "namespace: the file says dev, the command line says shop: make them agree"
-    );
+    assert_eq!(refused.message, "namespace: the file says dev, the command line says shop: make them agree");
 }
 
 #[test]

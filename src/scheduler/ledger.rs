@@ -140,7 +140,7 @@ impl<'a> Ledger<'a> {
 
 fn load(capacity: Resources, free: Resources) -> u32 {
     let part = |capacity: u64, free: u64| {
-        if capacity == 0 { FULL } else { (capacity - free.min(capacity)) * FULL / capacity }
+        ((capacity - free.min(capacity)) * FULL).checked_div(capacity).unwrap_or(FULL)
     };
     // Memory in KiB: 64 TiB times FULL still fits into 64 bits.
     let fuller = part(capacity.cpu_millis, free.cpu_millis)

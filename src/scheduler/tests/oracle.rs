@@ -133,7 +133,7 @@ fn score(state: &State, task: &Task, node: &Node) -> (i64, i64, i64, NodeId) {
     let here: Vec<_> = state.tasks().filter(|t| t.node == Some(node.id) && t.holds_resources()).collect();
     let used = here.iter().fold(Resources::default(), |sum, t| sum.plus(state.spec_of(t).unwrap().reserve()));
     let capacity = node.facts.allocatable();
-    let part = |used: u64, of: u64| if of == 0 { 1 << 20 } else { ((used << 20) / of) as i64 };
+    let part = |used: u64, of: u64| (used << 20).checked_div(of).unwrap_or(1 << 20) as i64;
     let load = part(used.cpu_millis, capacity.cpu_millis)
         .max(part(used.memory_bytes >> 10, capacity.memory_bytes >> 10));
     let same = here.iter().filter(|t| t.job == task.job).count() as i64;
@@ -182,8 +182,6 @@ fn said(explanation: &Explanation) -> Vec<(Filter, u32)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
-
     #[test]
     fn plans_are_those_of_the_brute_force_reading(
         nodes in prop::collection::vec(node_case(), 0..7),

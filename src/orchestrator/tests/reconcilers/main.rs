@@ -1,0 +1,14 @@
+//! The reconcilers, case by case and by properties.
+
+#![cfg(test)]
+
+mod batch;
+mod nodes;
+mod placement;
+mod properties;
+mod reaper;
+mod restart;
+mod rollout;
+mod room;
+mod scale;
+mod stop;

@@ -1,0 +1,56 @@
+//! Checkers: pure functions from what was recorded to what was violated.
+//!
+//! Each has tests on records that are wrong on purpose, one per rule: a checker that cannot fail proves nothing.
+
+pub mod tasks;
+pub mod writes;
+
+use std::fmt;
+
+/// A promise that was broken.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Violation {
+    /// Which promise.
+    pub rule: Rule,
+    /// What shows it.
+    pub detail: String,
+}
+
+/// The promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rule {
+    /// An acknowledged write is there.
+    AcknowledgedIsThere,
+    /// A write is done once, however often it was tried.
+    DoneOnce,
+    /// A refused write was not done.
+    RefusedIsNotThere,
+    /// Nothing is there that nobody asked for.
+    NothingUnasked,
+    /// A write that began after another was acknowledged has a revision that is not lower.
+    RevisionsFollowTime,
+    /// No task on a healthy agent was restarted, moved or lost.
+    TasksUntouched,
+    /// The runtime still runs the same containers and processes.
+    InstancesUntouched,
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::AcknowledgedIsThere => "an acknowledged write is there",
+            Self::DoneOnce => "a write is done once",
+            Self::RefusedIsNotThere => "a refused write was not done",
+            Self::NothingUnasked => "nothing is there that nobody asked for",
+            Self::RevisionsFollowTime => "revisions follow real time",
+            Self::TasksUntouched => "no task was restarted, moved or lost",
+            Self::InstancesUntouched => "the same containers and processes run",
+        })
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "VIOLATION of \"{}\": {}", self.rule, self.detail)
+    }
+}

@@ -2,11 +2,13 @@
 
 mod assignment;
 mod facts;
+mod held;
 
 use std::cmp::Ordering;
 
 pub use crate::generated::agent::*;
 pub use assignment::{AssignedTask, Workload, assignment, member_hash, set_hash};
+pub use quorate_state::Report;
 
 impl Ord for Fence {
     /// By epoch, then by term.

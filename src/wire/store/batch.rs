@@ -3,7 +3,7 @@
 use prost::{Message, bytes::Bytes};
 use quorate_model::{ClusterVersion, Revision, Term};
 use quorate_state::{Command, CommandKind, Envelope, Halt};
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::{bad, command, pack::moment, required, within};
 use crate::generated::store as pb;
@@ -36,10 +36,10 @@ pub fn decode_batch(bytes: &[u8], at: Revision) -> Result<Vec<Envelope>, Halt> {
     commands.envelopes.into_iter().map(|e| open(e, at).map_err(|halt| within(place, halt))).collect()
 }
 
-/// What tells two requests with one id apart: a hash of the command's payload.
+/// What tells two requests with one id apart: a hash over the command's kind and payload.
 #[must_use]
 pub fn fingerprint(command: &Command) -> u64 {
-    xxh3_64(&command::encode(command))
+    xxh3_64_with_seed(&command::encode(command), command.kind().number().into())
 }
 
 impl From<&Envelope> for pb::Envelope {

@@ -140,7 +140,9 @@ impl fmt::Display for Constraint {
             Operator::Equal => "==",
             Operator::NotEqual => "!=",
         };
-        write!(f, "{} {op} {}", self.attribute, self.value)
+        // What reading would strip is quoted, so that a constraint reads back as it prints.
+        let quote = if unquote(self.value.trim()) == self.value { "" } else { "\"" };
+        write!(f, "{} {op} {quote}{}{quote}", self.attribute, self.value)
     }
 }
 
@@ -155,6 +157,10 @@ mod tests {
         }
         let quoted = Constraint::parse("c", " node.labels.a/b=='x y' ").unwrap();
         assert_eq!(quoted.value, "x y");
+        for text in ["node.name == ' a '", "node.name != \"'a'\"", "node.name == \"", "node.name == '\"\"'"] {
+            let constraint = Constraint::parse("c", text).unwrap();
+            assert_eq!(Constraint::parse("c", &constraint.to_string()).unwrap(), constraint, "{text}");
+        }
     }
 
     #[test]

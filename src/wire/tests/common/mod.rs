@@ -5,6 +5,7 @@
 pub(crate) mod bytes;
 pub(crate) mod story;
 pub(crate) mod values;
+pub(crate) mod world;
 
 use quorate_model::Name;
 

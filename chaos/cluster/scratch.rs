@@ -99,11 +99,14 @@ fn end(path: &Path) {
     }
 }
 
-/// When a process began, in clock ticks since the machine did: with its id, it names a process for ever.
+/// When a process that still runs began, in clock ticks since the machine did: with its id, it names a process for ever.
 pub fn began(pid: u32) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // Field 22; the second field, in brackets, may hold spaces.
-    stat.get(stat.rfind(')')? + 1..)?.split_whitespace().nth(19).map(ToOwned::to_owned)
+    // The second field, in brackets, may hold spaces. Behind it: state, and as the 22nd of all the begin.
+    let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_whitespace();
+    let state = fields.next()?;
+    // Ended, and its parent has not heard of it yet.
+    if state == "Z" { None } else { fields.nth(18).map(ToOwned::to_owned) }
 }
 
 #[cfg(test)]
@@ -133,6 +136,16 @@ mod tests {
         let run = left_behind(folder.path(), &format!("{pid} {}", began(pid).unwrap()));
         assert!(!sweep_one(&run));
         assert!(run.exists());
+    }
+
+    #[test]
+    fn a_process_that_has_ended_has_no_begin_any_more() {
+        let mut child = std::process::Command::new("/bin/sleep").arg("1000").spawn().unwrap();
+        assert!(began(child.id()).is_some_and(|ticks| ticks.parse::<u64>().is_ok_and(|ticks| ticks > 0)));
+        child.kill().unwrap();
+        // Nobody has waited for it: it stays in the table of processes until somebody does.
+        while began(child.id()).is_some() {}
+        child.wait().unwrap();
     }
 
     #[test]

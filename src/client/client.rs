@@ -212,7 +212,7 @@ impl Client {
             Failure::NotConnected(_) | Failure::Lost(_) => set.failed(address),
             Failure::Api(error) if error.reason == Reason::NotLeader => {
                 set.forget_leader(address);
-                let leader = error.metadata.get("address").filter(|leader| *leader != address);
+                let leader = error.metadata.get("leader_address").filter(|leader| *leader != address);
                 if let Some(leader) = leader {
                     set.learn_leader(leader);
                     return true;

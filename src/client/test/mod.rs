@@ -32,7 +32,7 @@ fn apply() -> ApplyJobRequest {
 }
 
 fn not_leader(address: &str) -> Act {
-    Act::Refuse(ApiError::new(Reason::NotLeader, "m1 does not lead").with("address", address))
+    Act::Refuse(ApiError::new(Reason::NotLeader, "m1 does not lead").with("leader_address", address))
 }
 
 fn ids(fake: &Fake) -> Vec<String> {

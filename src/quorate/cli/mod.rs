@@ -1,0 +1,106 @@
+//! The command line: what may be typed, and what each verb does.
+
+pub(crate) mod args;
+mod cluster;
+mod context;
+mod job;
+mod node;
+mod pages;
+mod task;
+mod wait;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::CommandFactory as _;
+use quorate_telemetry::logging::{self, Format, Identity, LogConfig};
+
+use crate::cli::args::{Cli, ClusterVerb, Command, JobVerb, NodeVerb, Output, TaskVerb};
+use crate::cli::context::Context;
+use crate::failure::Failure;
+
+/// Does what was asked for; the exit code says how it went (`quorate help exit-codes` lists them).
+pub(crate) fn run(cli: Cli) -> ExitCode {
+    let (json, style) = (cli.global.output == Output::Json, cli.global.style());
+    match dispatch(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read our output had enough: nothing to say, and nobody to say it to.
+        Err(Failure { broken_pipe: true, .. }) => ExitCode::SUCCESS,
+        Err(failure) => {
+            let text = if json { failure.to_json() } else { failure.to_text(style) };
+            let _ = writeln!(std::io::stderr(), "{text}");
+            ExitCode::from(failure.exit)
+        }
+    }
+}
+
+fn dispatch(cli: Cli) -> Result<(), Failure> {
+    let global = cli.global;
+    match cli.command {
+        Command::Version => version(global.output),
+        Command::Completion { shell } => completion(shell),
+        verb => {
+            log_verbosely(global.verbose)?;
+            runtime()?.block_on(client_verb(verb, Context::new(global)?))
+        }
+    }
+}
+
+async fn client_verb(verb: Command, context: Context) -> Result<(), Failure> {
+    match verb {
+        Command::Run(args) | Command::Job { verb: JobVerb::Run(args) } => job::run(&context, args).await,
+        Command::Stop(args) | Command::Job { verb: JobVerb::Stop(args) } => job::stop(&context, args).await,
+        Command::Scale(args) | Command::Job { verb: JobVerb::Scale(args) } => {
+            job::scale(&context, args).await
+        }
+        Command::Status { job: Some(job) } => job::status(&context, &job).await,
+        Command::Status { job: None } => cluster::overview(&context).await,
+        Command::Ps(args) | Command::Task { verb: TaskVerb::Ls(args) } => task::list(&context, args).await,
+        Command::Job { verb: JobVerb::Ls } => job::list(&context).await,
+        Command::Job { verb: JobVerb::Inspect { job } } => job::inspect(&context, &job).await,
+        Command::Task { verb: TaskVerb::Inspect { task } } => task::inspect(&context, &task).await,
+        Command::Node { verb: NodeVerb::Ls } => node::list(&context).await,
+        Command::Node { verb: NodeVerb::Inspect { node } } => node::inspect(&context, &node).await,
+        Command::Cluster { verb: ClusterVerb::Status } => cluster::status(&context).await,
+        Command::Version | Command::Completion { .. } => Ok(()),
+    }
+}
+
+/// One thread is enough for a client.
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(1, format!("cannot start: {error}")))
+}
+
+fn log_verbosely(verbosity: u8) -> Result<(), Failure> {
+    let filter = match verbosity {
+        0 => return Ok(()),
+        1 => "warn,quorate_client=debug",
+        _ => "debug,quorate_client=trace",
+    };
+    let config = LogConfig { filter: filter.to_owned(), format: Format::Text, identity: Identity::Anonymous };
+    logging::init(config).map(drop).map_err(|error| Failure::new(1, error.to_string()))
+}
+
+fn version(output: Output) -> Result<(), Failure> {
+    let number = env!("CARGO_PKG_VERSION");
+    context::print(&match output {
+        Output::Table => format!("quorate {number} (API quorate.api.v1, job files quorate/v1)"),
+        Output::Json => {
+            let value = serde_json::json!({
+                "version": number,
+                "api": "quorate.api.v1",
+                "jobFiles": "quorate/v1",
+            });
+            format!("{value:#}")
+        }
+    })
+}
+
+fn completion(shell: clap_complete::Shell) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "quorate", &mut script);
+    context::print(String::from_utf8_lossy(&script).trim_end())
+}

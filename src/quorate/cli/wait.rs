@@ -1,0 +1,268 @@
+//! Waiting for a job to become what was asked for, and showing how it goes.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::time::Duration;
+
+use quorate_base::Mono;
+use quorate_client::ClientError;
+use quorate_wire::api::{GetJobRequest, Job, JobStatus, ListTasksRequest};
+use quorate_wire::status::Reason;
+
+use super::args::Consistency;
+use super::context::{Context, JobKey, read_options, say};
+use crate::failure::Failure;
+use crate::render::progress::{self, Moment};
+use crate::render::task::{name, state, why};
+
+/// Exit code of a command that was interrupted while it waited.
+pub(super) const INTERRUPTED: u8 = 130;
+/// Exit code: accepted, but not all tasks can be placed.
+const UNPLACED: u8 = 3;
+/// Exit code: the job failed.
+const FAILED: u8 = 4;
+/// Exit code: out of time.
+const OUT_OF_TIME: u8 = 9;
+
+/// Shortest and longest pause between two looks.
+const LOOKS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+/// A terminal's clock moves on at least this often.
+const TICK: Duration = Duration::from_secs(1);
+/// Tasks that are looked at, at most: a display cannot show more, and the counts are of all.
+const LOOKED_AT: u32 = 1000;
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Goal {
+    /// The job is as its newest version wants it.
+    Settled,
+    /// There is no such job any more.
+    Forgotten,
+}
+
+/// One wait.
+pub(super) struct Waiting<'a> {
+    /// Which job.
+    pub(super) key: &'a JobKey,
+    /// Revision of the write: older views do not count.
+    pub(super) revision: u64,
+    /// What for.
+    pub(super) goal: Goal,
+    /// Since when.
+    pub(super) start: Mono,
+    /// Until when at most.
+    pub(super) deadline: Mono,
+}
+
+/// What a look found.
+enum Seen {
+    /// A manager that has not applied the write yet, or none that answers.
+    Nothing,
+    Gone,
+    Moment(Box<Moment>),
+}
+
+/// Waits. The job as it is in the end, `None` when it is forgotten.
+///
+/// # Errors
+/// Not all tasks can be placed, the job failed, the time is over, or Ctrl-C: in each case the work goes on.
+pub(super) async fn wait(context: &Context, waiting: &Waiting<'_>) -> Result<Option<Job>, Failure> {
+    let mut display = Display::new(context);
+    let end = tokio::select! {
+        end = watch(context, waiting, &mut display) => end,
+        // Without a signal handler the default one still ends the process.
+        Ok(()) = tokio::signal::ctrl_c() => Err(interrupted(waiting)),
+    };
+    display.close();
+    end
+}
+
+/// Looks again and again until the goal is met.
+///
+/// The one place that polls: the API has no watch yet. Looks are cheap (stale reads of one manager) and get rarer while
+/// nothing changes.
+async fn watch(
+    context: &Context,
+    waiting: &Waiting<'_>,
+    display: &mut Display,
+) -> Result<Option<Job>, Failure> {
+    let (mut pause, mut last) = (LOOKS.0, None);
+    loop {
+        match look(context, waiting).await? {
+            Seen::Gone if waiting.goal == Goal::Forgotten => return Ok(None),
+            Seen::Gone => return Err(Failure::new(1, format!("job {} was removed meanwhile", key(waiting)))),
+            Seen::Nothing => {}
+            Seen::Moment(moment) => {
+                display.show(context, &moment, context.clock.monotonic().since(waiting.start));
+                if let Some(end) = verdict(waiting, &moment.job) {
+                    return end.map(|()| Some(moment.job));
+                }
+                pause = if last.as_ref() == Some(&moment) { (pause * 3 / 2).min(LOOKS.1) } else { LOOKS.0 };
+                last = Some(moment);
+            }
+        }
+        let now = context.clock.monotonic();
+        if now >= waiting.deadline {
+            return Err(too_late(context, waiting, last.as_deref()));
+        }
+        context.clock.sleep(pause.min(waiting.deadline.since(now))).await;
+    }
+}
+
+async fn look(context: &Context, waiting: &Waiting<'_>) -> Result<Seen, Failure> {
+    let JobKey { namespace, name } = waiting.key;
+    // A stale read is enough and works through a change of the leader: its revision says what it includes.
+    let read = Some(read_options(Consistency::Stale));
+    let request = GetJobRequest { namespace: namespace.clone(), name: name.clone(), read };
+    let job = match context.client.get_job(request).await {
+        Ok(answer) => answer,
+        // A manager that has not seen the write yet says so, too; only the leader's word is final.
+        Err(error) if is(&error, Reason::JobNotFound) => return gone(context, waiting).await,
+        Err(ClientError::Deadline { .. } | ClientError::Unreachable { .. }) => return Ok(Seen::Nothing),
+        Err(error) => return Err(error.into()),
+    };
+    let applied = job.meta.as_ref().map_or(0, |meta| meta.applied_revision);
+    if applied < waiting.revision {
+        return Ok(Seen::Nothing);
+    }
+    let request = ListTasksRequest {
+        namespace: namespace.clone(),
+        job: name.clone(),
+        include_ended: true,
+        page_size: LOOKED_AT,
+        read,
+        ..ListTasksRequest::default()
+    };
+    let tasks = match context.client.list_tasks(request).await {
+        Ok(answer) => answer.tasks,
+        Err(_) => return Ok(Seen::Nothing),
+    };
+    Ok(Seen::Moment(Box::new(Moment { job: job.job.unwrap_or_default(), tasks })))
+}
+
+/// Asks again whether the job is gone, this time of a quorum.
+async fn gone(context: &Context, waiting: &Waiting<'_>) -> Result<Seen, Failure> {
+    let JobKey { namespace, name } = waiting.key;
+    let read = Some(read_options(Consistency::Linearizable));
+    let request = GetJobRequest { namespace: namespace.clone(), name: name.clone(), read };
+    match context.client.get_job(request).await {
+        Err(error) if is(&error, Reason::JobNotFound) => Ok(Seen::Gone),
+        _ => Ok(Seen::Nothing),
+    }
+}
+
+fn is(error: &ClientError, reason: Reason) -> bool {
+    matches!(error, ClientError::Api { error, .. } if error.reason == reason)
+}
+
+/// Whether the wait is over, and how.
+fn verdict(waiting: &Waiting<'_>, job: &Job) -> Option<Result<(), Failure>> {
+    match (waiting.goal, job.status()) {
+        (Goal::Settled, JobStatus::Failed) => {
+            let failure = Failure::new(FAILED, format!("job {} failed", key(waiting)));
+            Some(
+                Err(failure.hint(format!("quorate ps {} -a    see what each task ended with", key(waiting)))),
+            )
+        }
+        (Goal::Settled, _) if job.converged => Some(Ok(())),
+        _ => None,
+    }
+}
+
+fn key(waiting: &Waiting<'_>) -> String {
+    format!("{}/{}", waiting.key.namespace, waiting.key.name)
+}
+
+fn too_late(context: &Context, waiting: &Waiting<'_>, last: Option<&Moment>) -> Failure {
+    let (key, now) = (key(waiting), context.now());
+    let Some(moment) = last else {
+        return Failure::new(OUT_OF_TIME, format!("job {key}: accepted, but no manager told how it goes"))
+            .hint("quorate cluster status    see who can be reached");
+    };
+    let unplaced = moment.unplaced();
+    let mut failure = if unplaced.is_empty() {
+        Failure::new(OUT_OF_TIME, format!("job {key} is not there yet; the work goes on"))
+    } else {
+        let more = moment.job.counts.map_or(0, |counts| counts.pending);
+        Failure::new(UNPLACED, format!("job {key}: accepted, but {more} of its tasks cannot be placed"))
+    };
+    for task in moment.unsettled().into_iter().take(3) {
+        failure = failure
+            .detail(format!("{}: {} {}", name(task), state(task), why(task, now)).trim_end().to_owned());
+    }
+    if let Some(failed) = moment.last_failure() {
+        failure =
+            failure.detail(format!("last failure: {}: {} {}", name(failed), state(failed), failed.reason));
+    }
+    failure
+        .hint(format!("quorate ps {key} -a    see every task"))
+        .hint("quorate node ls    see what room there is")
+}
+
+fn interrupted(waiting: &Waiting<'_>) -> Failure {
+    let key = key(waiting);
+    Failure::new(INTERRUPTED, format!("stopped waiting; the work on job {key} goes on"))
+        .hint(format!("quorate ps {key}    see how far it is"))
+}
+
+/// Where progress is shown.
+enum Display {
+    /// Redrawn in place.
+    Terminal { lines: usize, before: Option<(Moment, Mono)> },
+    /// A line per change.
+    Log { before: String },
+    /// Nowhere.
+    Quiet,
+}
+
+impl Display {
+    fn new(context: &Context) -> Self {
+        if context.global.quiet || context.json() {
+            Self::Quiet
+        } else if io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb") {
+            Self::Terminal { lines: 0, before: None }
+        } else {
+            Self::Log { before: String::new() }
+        }
+    }
+
+    fn show(&mut self, context: &Context, moment: &Moment, elapsed: Duration) {
+        match self {
+            Self::Quiet => {}
+            Self::Log { before } => {
+                let line = progress::line(moment);
+                if *before != line {
+                    say(&format!("{} {line}", context.now()));
+                    *before = line;
+                }
+            }
+            Self::Terminal { lines, before } => {
+                let now = context.clock.monotonic();
+                let same = before.as_ref().is_some_and(|(old, at)| old == moment && now.since(*at) < TICK);
+                if !same {
+                    *lines = redraw(*lines, &progress::frame(moment, elapsed, context.now()));
+                    *before = Some((moment.clone(), now));
+                }
+            }
+        }
+    }
+
+    /// Leaves the last picture standing.
+    fn close(&mut self) {
+        *self = Self::Quiet;
+    }
+}
+
+/// Draws over the `drawn` lines above; how many lines stand now. Lines wider than the terminal are cut by it: a wrapped
+/// one would be drawn over wrongly.
+fn redraw(drawn: usize, frame: &[String]) -> usize {
+    let mut out = String::from("\x1b[?7l");
+    if drawn > 0 {
+        out.push_str(&format!("\x1b[{drawn}A"));
+    }
+    for line in frame {
+        out.push_str(&format!("\r{line}\x1b[K\n"));
+    }
+    out.push_str("\x1b[J\x1b[?7h");
+    let _ = io::stderr().write_all(out.as_bytes());
+    frame.len()
+}

@@ -1,0 +1,281 @@
+//! The managers: who leads, how far each is, who disagrees.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use quorate_client::ManagerAnswer;
+use quorate_model::quantity;
+use quorate_wire::api::{GetClusterStatusResponse, Manager, ManagerRole, ManagerState};
+use quorate_wire::common::ResponseMeta;
+use serde_json::{Value, json};
+
+use super::table::{Side, Table};
+use super::words::{NONE, or_none, short, word};
+
+/// All that the managers said, put together.
+pub(crate) struct View<'a> {
+    answers: &'a [ManagerAnswer],
+    /// The word of the leader, or else of whom has applied most.
+    best: Option<&'a GetClusterStatusResponse>,
+    leads: bool,
+    voters: usize,
+    answering_voters: usize,
+}
+
+/// How the cluster is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Health {
+    /// A leader, and room for a failure (or one manager alone, which never has any).
+    Good,
+    /// A leader, and the next failure stops all writes.
+    Fragile,
+    /// No leader answers.
+    NoLeader,
+}
+
+fn meta(answer: &GetClusterStatusResponse) -> ResponseMeta {
+    answer.meta.clone().unwrap_or_default()
+}
+
+fn state(answer: &GetClusterStatusResponse) -> ManagerState {
+    answer.raft.as_ref().map_or(ManagerState::Unspecified, |raft| raft.state())
+}
+
+impl<'a> View<'a> {
+    /// Puts the answers together.
+    pub(crate) fn new(answers: &'a [ManagerAnswer]) -> Self {
+        let given = || answers.iter().filter_map(|one| one.answer.as_ref().ok());
+        // A deposed leader may not know it yet: the highest term counts.
+        let leader = given()
+            .filter(|answer| state(answer) == ManagerState::Leader)
+            .max_by_key(|answer| meta(answer).term);
+        let best = leader
+            .or_else(|| given().max_by_key(|answer| (meta(answer).term, meta(answer).applied_revision)));
+        let voters: Vec<&Manager> = best.map_or_else(Vec::new, |best| {
+            best.managers.iter().filter(|manager| manager.role() == ManagerRole::Voter).collect()
+        });
+        let answers_as = |manager: &&&Manager| given().any(|answer| meta(answer).manager == manager.name);
+        let answering_voters = voters.iter().filter(answers_as).count();
+        Self { answers, best, leads: leader.is_some(), voters: voters.len(), answering_voters }
+    }
+
+    /// Voters needed for a decision.
+    fn quorum(&self) -> usize {
+        self.voters / 2 + 1
+    }
+
+    /// How many more managers may fail before writes stop.
+    fn tolerates(&self) -> usize {
+        self.answering_voters.saturating_sub(self.quorum())
+    }
+
+    /// How the cluster is.
+    pub(crate) fn health(&self) -> Health {
+        match () {
+            () if !self.leads => Health::NoLeader,
+            () if self.voters > 1 && self.tolerates() == 0 => Health::Fragile,
+            () => Health::Good,
+        }
+    }
+
+    /// One line about all of it.
+    pub(crate) fn headline(&self) -> String {
+        let Some(best) = self.best else { return "no manager answers".to_owned() };
+        let meta = meta(best);
+        let mut parts = vec![format!("cluster {}", or_none(&meta.cluster_id))];
+        parts.push(format!("quorum {} of {}", self.quorum(), self.voters));
+        if self.leads {
+            let count = self.tolerates();
+            let failures = if count == 1 { "failure" } else { "failures" };
+            parts.push(match count {
+                0 => "tolerates no failure".to_owned(),
+                _ => format!("tolerates {count} {failures}"),
+            });
+            parts.push(format!("leader {} (term {})", meta.manager, meta.term));
+        } else {
+            parts.push(format!("no leader (term {})", meta.term));
+        }
+        parts.push(format!("revision {}", meta.applied_revision));
+        parts.join(" · ")
+    }
+
+    /// The managers, one a line; then what is not as it should be.
+    pub(crate) fn to_text(&self) -> String {
+        let mut table = Table::new(&[
+            ("", Side::Left),
+            ("NAME", Side::Left),
+            ("ADDRESS", Side::Left),
+            ("ROLE", Side::Left),
+            ("STATE", Side::Left),
+            ("TERM", Side::Right),
+            ("APPLIED", Side::Right),
+            ("LAG", Side::Right),
+            ("LAST CONTACT", Side::Left),
+            ("FLUSH p99", Side::Right),
+            ("STORE", Side::Right),
+            ("VERSION", Side::Left),
+        ]);
+        for row in self.rows() {
+            table.row(row);
+        }
+        let mut out = format!("{}\n{table}", self.headline());
+        if let Some(best) = self.best {
+            out.push_str(&format!(
+                "\n{} jobs · {} tasks run, {} wait for a node · {} of {} nodes ready",
+                best.jobs, best.tasks_running, best.tasks_pending, best.nodes_ready, best.nodes_total
+            ));
+        }
+        for note in self.notes() {
+            out.push_str(&format!("\n! {note}"));
+        }
+        out
+    }
+
+    fn rows(&self) -> Vec<[String; 12]> {
+        let top = self.best.map(meta).unwrap_or_default();
+        let mut rows: BTreeMap<String, [String; 12]> = BTreeMap::new();
+        for manager in self.best.map_or(&[][..], |best| &best.managers) {
+            let role = word(manager.role().as_str_name(), "MANAGER_ROLE");
+            let silent = self.silence(&manager.api_address);
+            rows.insert(manager.name.clone(), row(manager, role, silent.unwrap_or("not asked")));
+        }
+        for one in self.answers {
+            let Ok(answer) = &one.answer else { continue };
+            let own = meta(answer);
+            let known = answer.managers.iter().find(|manager| manager.name == own.manager);
+            let known = known.or_else(|| {
+                self.best.and_then(|best| best.managers.iter().find(|manager| manager.name == own.manager))
+            });
+            let blank = Manager {
+                name: own.manager.clone(),
+                api_address: one.endpoint.clone(),
+                ..Manager::default()
+            };
+            let manager = known.unwrap_or(&blank);
+            let role =
+                known.map_or_else(|| NONE.to_owned(), |m| word(m.role().as_str_name(), "MANAGER_ROLE"));
+            let raft = answer.raft.clone().unwrap_or_default();
+            let mut cells = row(manager, role, "");
+            let leads = state(answer) == ManagerState::Leader;
+            cells[0] = if leads { "*" } else { "" }.to_owned();
+            cells[4] = word(state(answer).as_str_name(), "MANAGER_STATE");
+            cells[5] = own.term.to_string();
+            cells[6] = own.applied_revision.to_string();
+            cells[7] = top.applied_revision.saturating_sub(own.applied_revision).to_string();
+            cells[8] = match own.last_contact {
+                _ if leads => NONE.to_owned(),
+                Some(contact) => short(span(&contact)),
+                None => "never".to_owned(),
+            };
+            cells[9] = raft
+                .flush_p99
+                .filter(|p99| span(p99) > Duration::ZERO)
+                .map_or_else(|| NONE.to_owned(), |p99| short(span(&p99)));
+            cells[10] = quantity::memory(raft.store_bytes);
+            rows.insert(own.manager, cells);
+        }
+        let listed: Vec<String> = rows.values().map(|cells| cells[2].clone()).collect();
+        // Endpoints that nobody told the name of.
+        for one in self.answers.iter().filter(|one| one.answer.is_err() && !listed.contains(&one.endpoint)) {
+            let unknown =
+                Manager { name: "?".into(), api_address: one.endpoint.clone(), ..Manager::default() };
+            rows.insert(format!("~{}", one.endpoint), row(&unknown, NONE.to_owned(), "silent"));
+        }
+        rows.into_values().collect()
+    }
+
+    /// Why the manager at `address` said nothing.
+    fn silence(&self, address: &str) -> Option<&'static str> {
+        self.answers.iter().any(|one| one.endpoint == address && one.answer.is_err()).then_some("silent")
+    }
+
+    /// What is not as it should be: silence, and managers that see another leader, term or cluster.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        for one in self.answers {
+            if let Err(failed) = &one.answer {
+                notes.push(format!("{} does not answer: {}", one.endpoint, failed.failure));
+            }
+        }
+        let Some(best) = self.best else { return notes };
+        let top = meta(best);
+        for answer in self.answers.iter().filter_map(|one| one.answer.as_ref().ok()) {
+            let own = meta(answer);
+            let said = |leader: &str| if leader.is_empty() { "nobody".to_owned() } else { leader.to_owned() };
+            if own.cluster_id != top.cluster_id && !own.cluster_id.is_empty() {
+                notes.push(format!("{} belongs to another cluster: {}", own.manager, own.cluster_id));
+            } else if (&own.leader, own.term) != (&top.leader, top.term) {
+                notes.push(format!(
+                    "{} says that {} leads (term {}), {} says {} (term {})",
+                    own.manager,
+                    said(&own.leader),
+                    own.term,
+                    top.manager,
+                    said(&top.leader),
+                    top.term
+                ));
+            }
+        }
+        if !self.leads {
+            notes.push(format!(
+                "no leader: writes wait until {} of {} managers can reach each other ({} answer)",
+                self.quorum(),
+                self.voters,
+                self.answering_voters
+            ));
+        }
+        notes
+    }
+
+    /// The same for programs.
+    pub(crate) fn to_json(&self) -> Value {
+        let managers: Vec<Value> = self
+            .answers
+            .iter()
+            .map(|one| match &one.answer {
+                Ok(answer) => json!({ "endpoint": one.endpoint, "status": answer }),
+                Err(failed) => json!({ "endpoint": one.endpoint, "error": failed.failure }),
+            })
+            .collect();
+        let top = self.best.map(meta).unwrap_or_default();
+        json!({
+            "clusterId": top.cluster_id,
+            "leader": if self.leads { top.manager } else { String::new() },
+            "term": top.term.to_string(),
+            "appliedRevision": top.applied_revision.to_string(),
+            "voters": self.voters,
+            "quorum": self.quorum(),
+            "tolerates": self.tolerates(),
+            "managers": managers,
+            "notes": self.notes(),
+        })
+    }
+}
+
+fn row(manager: &Manager, role: String, state: &str) -> [String; 12] {
+    let none = || NONE.to_owned();
+    [
+        String::new(),
+        manager.name.clone(),
+        manager.api_address.clone(),
+        role,
+        state.to_owned(),
+        none(),
+        none(),
+        none(),
+        none(),
+        none(),
+        none(),
+        or_none(&manager.binary_version),
+    ]
+}
+
+/// A span of the API; negative ones count as zero.
+fn span(duration: &pbjson_types::Duration) -> Duration {
+    let seconds = u64::try_from(duration.seconds).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(duration.nanos).unwrap_or(0).min(999_999_999))
+}
+
+#[cfg(test)]
+#[path = "cluster_tests.rs"]
+mod tests;

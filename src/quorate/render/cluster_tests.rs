@@ -1,0 +1,132 @@
+//! Screens of healthy, fragile and broken clusters.
+
+use super::*;
+use quorate_client::Try;
+use quorate_wire::api::RaftStatus;
+use quorate_wire::common::duration;
+
+fn managers() -> Vec<Manager> {
+    (1..=3)
+        .map(|n| Manager {
+            name: format!("m{n}"),
+            api_address: format!("127.0.0.1:742{n}"),
+            binary_version: "0.1.0".into(),
+            role: ManagerRole::Voter.into(),
+            ..Manager::default()
+        })
+        .collect()
+}
+
+fn answer(n: u64, leader: &str, term: u64, applied: u64) -> ManagerAnswer {
+    let leads = leader == format!("m{n}");
+    let state = if leads { ManagerState::Leader } else { ManagerState::Follower };
+    let meta = ResponseMeta {
+        cluster_id: "01JD0".into(),
+        manager: format!("m{n}"),
+        leader: leader.into(),
+        term,
+        applied_revision: applied,
+        last_contact: Some(duration(Duration::from_millis(38))),
+        ..ResponseMeta::default()
+    };
+    let raft = RaftStatus {
+        state: state.into(),
+        term,
+        flush_p99: Some(duration(Duration::from_micros(2_100))),
+        store_bytes: 84 << 20,
+        ..RaftStatus::default()
+    };
+    let response = GetClusterStatusResponse {
+        meta: Some(meta),
+        raft: Some(raft),
+        managers: managers(),
+        quorum: 2,
+        nodes_ready: 3,
+        nodes_total: 3,
+        tasks_running: 6,
+        jobs: 1,
+        ..GetClusterStatusResponse::default()
+    };
+    ManagerAnswer { endpoint: format!("127.0.0.1:742{n}"), answer: Ok(response) }
+}
+
+fn silent(n: u64) -> ManagerAnswer {
+    let endpoint = format!("127.0.0.1:742{n}");
+    let failed = Try { endpoint: endpoint.clone(), times: 1, failure: "cannot connect: refused".into() };
+    ManagerAnswer { endpoint, answer: Err(failed) }
+}
+
+#[test]
+fn a_healthy_cluster() {
+    let answers = [answer(2, "m1", 7, 48_213), answer(1, "m1", 7, 48_213), answer(3, "m1", 7, 48_120)];
+    let view = View::new(&answers);
+    assert_eq!(view.health(), Health::Good);
+    assert_eq!(
+        view.to_text(),
+        "\
+cluster 01JD0 · quorum 2 of 3 · tolerates 1 failure · leader m1 (term 7) · revision 48213
+   NAME  ADDRESS         ROLE   STATE     TERM  APPLIED  LAG  LAST CONTACT  FLUSH p99  STORE  VERSION
+*  m1    127.0.0.1:7421  voter  leader       7    48213    0  –                 2.1ms  84MiB  0.1.0
+   m2    127.0.0.1:7422  voter  follower     7    48213    0  38ms              2.1ms  84MiB  0.1.0
+   m3    127.0.0.1:7423  voter  follower     7    48120   93  38ms              2.1ms  84MiB  0.1.0
+1 jobs · 6 tasks run, 0 wait for a node · 3 of 3 nodes ready"
+    );
+}
+
+#[test]
+fn one_manager_is_dead_and_another_follows_an_old_leader() {
+    let answers = [answer(1, "m1", 7, 100), silent(2), answer(3, "m2", 6, 90)];
+    let view = View::new(&answers);
+    assert_eq!(view.health(), Health::Fragile);
+    assert_eq!(
+        view.to_text(),
+        "\
+cluster 01JD0 · quorum 2 of 3 · tolerates no failure · leader m1 (term 7) · revision 100
+   NAME  ADDRESS         ROLE   STATE     TERM  APPLIED  LAG  LAST CONTACT  FLUSH p99  STORE  VERSION
+*  m1    127.0.0.1:7421  voter  leader       7      100    0  –                 2.1ms  84MiB  0.1.0
+   m2    127.0.0.1:7422  voter  silent       –        –    –  –                     –      –  0.1.0
+   m3    127.0.0.1:7423  voter  follower     6       90   10  38ms              2.1ms  84MiB  0.1.0
+1 jobs · 6 tasks run, 0 wait for a node · 3 of 3 nodes ready
+! 127.0.0.1:7422 does not answer: cannot connect: refused
+! m3 says that m2 leads (term 6), m1 says m1 (term 7)"
+    );
+}
+
+#[test]
+fn without_a_leader_it_is_said_what_is_missing() {
+    let answers = [silent(1), silent(2), answer(3, "", 8, 90)];
+    let view = View::new(&answers);
+    assert_eq!(view.health(), Health::NoLeader);
+    assert_eq!(view.headline(), "cluster 01JD0 · quorum 2 of 3 · no leader (term 8) · revision 90");
+    assert_eq!(
+        view.notes().last().map(String::as_str),
+        Some("no leader: writes wait until 2 of 3 managers can reach each other (1 answer)")
+    );
+}
+
+#[test]
+fn where_nobody_answers_the_endpoints_are_listed() {
+    let answers = [silent(1)];
+    let view = View::new(&answers);
+    assert_eq!(view.health(), Health::NoLeader);
+    assert!(view.to_text().starts_with("no manager answers\n"), "{}", view.to_text());
+    assert!(view.to_text().contains("?     127.0.0.1:7421  –     silent"), "{}", view.to_text());
+}
+
+#[test]
+fn of_two_that_claim_to_lead_the_higher_term_counts() {
+    let answers = [answer(1, "m1", 7, 100), answer(2, "m2", 8, 101), answer(3, "m2", 8, 101)];
+    let view = View::new(&answers);
+    assert!(view.headline().contains("leader m2 (term 8)"));
+    assert_eq!(view.notes(), ["m1 says that m1 leads (term 7), m2 says m2 (term 8)"]);
+}
+
+#[test]
+fn programs_get_every_answer_and_every_silence() {
+    let answers = [answer(1, "m1", 7, 100), silent(2)];
+    let value = View::new(&answers).to_json();
+    assert_eq!(value["leader"], "m1");
+    assert_eq!(value["quorum"], 2);
+    assert_eq!(value["managers"][0]["status"]["meta"]["manager"], "m1");
+    assert_eq!(value["managers"][1]["error"], "cannot connect: refused");
+}

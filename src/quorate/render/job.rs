@@ -1,0 +1,182 @@
+//! Jobs.
+
+use quorate_base::Timestamp;
+use quorate_wire::api::job_spec::Kind;
+use quorate_wire::api::{Job, Task, TaskCounts};
+use quorate_wire::common::moment;
+
+use super::table::{Side, Table};
+use super::words::{NONE, job_name, since, word};
+
+/// The jobs, one a line.
+pub(crate) fn table(jobs: &[Job], now: Timestamp) -> String {
+    if jobs.is_empty() {
+        return "no jobs".to_owned();
+    }
+    let mut table = Table::new(&[
+        ("JOB", Side::Left),
+        ("TYPE", Side::Left),
+        ("STATUS", Side::Left),
+        ("TASKS", Side::Left),
+        ("VER", Side::Right),
+        ("IMAGE", Side::Left),
+        ("AGE", Side::Right),
+    ]);
+    for job in jobs {
+        table.row([
+            job_name(&job.namespace, &job.name),
+            kind(job).to_owned(),
+            status(job),
+            tasks(job),
+            job.version.to_string(),
+            image(job),
+            since(job.create_time.as_ref(), now, moment),
+        ]);
+    }
+    table.to_string()
+}
+
+/// One job and its tasks.
+pub(crate) fn details(job: &Job, tasks_of_job: &[Task], now: Timestamp) -> String {
+    let mut out = format!(
+        "job {}/{}: {} · {} · version {} · {} · created {} ago, changed {} ago",
+        job.namespace,
+        job.name,
+        kind(job),
+        status(job),
+        job.version,
+        tasks(job),
+        since(job.create_time.as_ref(), now, moment),
+        since(job.update_time.as_ref(), now, moment),
+    );
+    out.push_str(&format!("\netag {}", job.etag));
+    if !tasks_of_job.is_empty() {
+        out.push_str(&format!("\n\n{}", super::task::table(tasks_of_job, now)));
+    }
+    out
+}
+
+/// `service` or `batch`.
+pub(crate) fn kind(job: &Job) -> &'static str {
+    match job.spec.as_ref().and_then(|spec| spec.kind.as_ref()) {
+        Some(Kind::Service(_)) => "service",
+        Some(Kind::Batch(_)) => "batch",
+        None => NONE,
+    }
+}
+
+/// The status in words; an active job whose tasks are not as wanted yet converges.
+pub(crate) fn status(job: &Job) -> String {
+    let status = word(job.status().as_str_name(), "JOB_STATUS");
+    match status.as_str() {
+        "active" if kind(job) == "service" && !job.converged => "converging".to_owned(),
+        _ => status,
+    }
+}
+
+/// Counts of tasks: `4/6`, of a batch `2/2 (3/5 done)`.
+pub(crate) fn tasks(job: &Job) -> String {
+    let counts = job.counts.unwrap_or_default();
+    let up = counts.running + counts.outdated;
+    let mut out = match job.spec.as_ref().and_then(|spec| spec.kind.as_ref()) {
+        Some(Kind::Batch(batch)) => {
+            format!("{up}/{} ({}/{} done)", counts.desired, counts.succeeded, batch.completions)
+        }
+        _ => format!("{up}/{}", counts.desired),
+    };
+    for (count, what) in others(&counts) {
+        out.push_str(&format!(", {count} {what}"));
+    }
+    out
+}
+
+/// What else there is to say about a job's tasks.
+pub(crate) fn others(counts: &TaskCounts) -> impl Iterator<Item = (u32, &'static str)> {
+    [
+        (counts.pending, "pending"),
+        (counts.starting, "starting"),
+        (counts.stopping, "stopping"),
+        (counts.outdated, "outdated"),
+    ]
+    .into_iter()
+    .filter(|(count, _)| *count > 0)
+}
+
+/// The image of the one container, or its program.
+fn image(job: &Job) -> String {
+    let container = job.spec.as_ref().and_then(|spec| spec.containers.values().next());
+    match container {
+        Some(container) if !container.image.is_empty() => container.image.clone(),
+        Some(container) => container.command.first().cloned().unwrap_or_else(|| NONE.to_owned()),
+        None => NONE.to_owned(),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::render::task::tests::{NOW, task};
+    use quorate_wire::api::{BatchSpec, JobSpec, JobStatus, ServiceSpec, TaskState};
+    use quorate_wire::common::{ContainerSpec, timestamp};
+
+    pub(crate) fn service(name: &str, counts: TaskCounts) -> Job {
+        let container = ContainerSpec { image: "nginx:1.27".into(), ..ContainerSpec::default() };
+        Job {
+            namespace: "default".into(),
+            name: name.into(),
+            version: 8,
+            status: JobStatus::Active.into(),
+            spec: Some(JobSpec {
+                kind: Some(Kind::Service(ServiceSpec { replicas: counts.desired })),
+                containers: [("app".to_owned(), container)].into(),
+                ..JobSpec::default()
+            }),
+            converged: counts.running == counts.desired,
+            counts: Some(counts),
+            etag: "W/\"42\"".into(),
+            create_time: Some(timestamp(Timestamp::from_millis(NOW.as_millis() - 7_200_000))),
+            update_time: Some(timestamp(Timestamp::from_millis(NOW.as_millis() - 5_000))),
+            ..Job::default()
+        }
+    }
+
+    pub(crate) fn batch() -> Job {
+        let counts = TaskCounts { desired: 2, running: 2, succeeded: 3, ..TaskCounts::default() };
+        let mut job = service("thumbs", counts);
+        job.namespace = "shop".into();
+        job.converged = false;
+        if let Some(spec) = &mut job.spec {
+            spec.kind = Some(Kind::Batch(BatchSpec { completions: 5, parallelism: 2 }));
+        }
+        job
+    }
+
+    #[test]
+    fn jobs_show_what_runs_of_what_is_wanted() {
+        let counts = TaskCounts { desired: 6, running: 4, pending: 1, starting: 1, ..TaskCounts::default() };
+        let done = TaskCounts { desired: 3, running: 3, ..TaskCounts::default() };
+        assert_eq!(
+            table(&[service("web", counts), service("api", done), batch()], NOW),
+            "\
+JOB          TYPE     STATUS      TASKS                       VER  IMAGE         AGE
+web          service  converging  4/6, 1 pending, 1 starting    8  nginx:1.27  2h00m
+api          service  active      3/3                           8  nginx:1.27  2h00m
+shop/thumbs  batch    active      2/2 (3/5 done)                8  nginx:1.27  2h00m"
+        );
+        assert_eq!(table(&[], NOW), "no jobs");
+    }
+
+    #[test]
+    fn a_job_is_shown_with_its_tasks() {
+        let counts = TaskCounts { desired: 1, running: 1, ..TaskCounts::default() };
+        assert_eq!(
+            details(&service("web", counts), &[task(1, 0, TaskState::Running)], NOW),
+            "\
+job default/web: service · active · version 8 · 1/1 · created 2h00m ago, changed 5s ago
+etag W/\"42\"
+
+ID  TASK    NODE  DESIRED  STATE    VER  RESTARTS  AGE
+t1  web[0]  n01   run      running    8         0   2m"
+        );
+    }
+}

@@ -1,0 +1,173 @@
+//! What is shown while a command waits.
+
+use std::time::Duration;
+
+use quorate_base::Timestamp;
+use quorate_wire::api::{Job, Task, TaskState};
+
+use super::job::{kind, others, tasks};
+use super::task::{is_ended, name, state, why};
+use super::words::or_none;
+
+/// Cells of the bar.
+const BAR: u32 = 20;
+/// Most tasks that are shown by themselves.
+const SHOWN: usize = 6;
+
+/// A moment of a job.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Moment {
+    /// The job.
+    pub(crate) job: Job,
+    /// Its tasks, also ended ones; of a large job only the first.
+    pub(crate) tasks: Vec<Task>,
+}
+
+impl Moment {
+    /// Tasks that are not where they should be, in the order of their slots.
+    pub(crate) fn unsettled(&self) -> Vec<&Task> {
+        let mut out: Vec<&Task> =
+            self.tasks.iter().filter(|task| !is_ended(task) && task.state() != TaskState::Running).collect();
+        out.sort_by_key(|task| task.slot);
+        out
+    }
+
+    /// Tasks that no node takes.
+    pub(crate) fn unplaced(&self) -> Vec<&Task> {
+        self.unsettled().into_iter().filter(|task| task.placement_failure.is_some()).collect()
+    }
+
+    /// The newest task that ended badly.
+    pub(crate) fn last_failure(&self) -> Option<&Task> {
+        let bad = |task: &&Task| {
+            matches!(task.state(), TaskState::Failed | TaskState::Rejected | TaskState::Orphaned)
+        };
+        self.tasks.iter().filter(bad).max_by_key(|task| task.revision)
+    }
+}
+
+/// The display of a terminal, a line each.
+pub(crate) fn frame(moment: &Moment, elapsed: Duration, now: Timestamp) -> Vec<String> {
+    let job = &moment.job;
+    let counts = job.counts.unwrap_or_default();
+    let (done, wanted) = progress(job);
+    let filled = if wanted == 0 { BAR } else { (done.min(wanted) * BAR) / wanted };
+    let bar: String = (0..BAR).map(|cell| if cell < filled { '▰' } else { '▱' }).collect();
+    let seconds = elapsed.as_secs();
+    let clock = format!("{:02}:{:02}", seconds / 60, seconds % 60);
+    let mut text = format!("  {}  {bar}  {}", job.name, tasks(job));
+    if counts.failed > 0 {
+        text.push_str(&format!(", {} failed so far", counts.failed));
+    }
+    let mut lines = vec![format!("{text}   {clock}")];
+    let unsettled = moment.unsettled();
+    for task in unsettled.iter().take(SHOWN) {
+        let line =
+            format!("    {}  {}  {}  {}", name(task), or_none(&task.node), state(task), why(task, now));
+        lines.push(line.trim_end().to_owned());
+    }
+    if unsettled.len() > SHOWN {
+        lines.push(format!("    and {} more", unsettled.len() - SHOWN));
+    }
+    if let Some(failed) = moment.last_failure() {
+        let line = format!(
+            "    last failure: {} on {}: {} {}",
+            name(failed),
+            or_none(&failed.node),
+            state(failed),
+            failed.reason
+        );
+        lines.push(line.trim_end().to_owned());
+    }
+    lines
+}
+
+/// One line for a log: printed when it differs from the one before.
+pub(crate) fn line(moment: &Moment) -> String {
+    let job = &moment.job;
+    let (done, wanted) = progress(job);
+    let what = if kind(job) == "batch" { "succeeded" } else { "running" };
+    let mut out =
+        format!("job={}/{} version={} {what}={done} desired={wanted}", job.namespace, job.name, job.version);
+    let counts = job.counts.unwrap_or_default();
+    for (count, what) in others(&counts) {
+        out.push_str(&format!(" {what}={count}"));
+    }
+    out.push_str(&format!(" failed={}", counts.failed));
+    if let Some(unplaced) = moment.unplaced().first() {
+        let why = unplaced.placement_failure.as_ref().map_or("", |failure| failure.summary.as_str());
+        out.push_str(&format!(" unplaced={:?}", format!("{}: {why}", name(unplaced))));
+    }
+    out
+}
+
+/// How much of the job is there, and how much should be.
+fn progress(job: &Job) -> (u32, u32) {
+    let counts = job.counts.unwrap_or_default();
+    match job.spec.as_ref().and_then(|spec| spec.kind.as_ref()) {
+        Some(quorate_wire::api::job_spec::Kind::Batch(batch)) => (counts.succeeded, batch.completions),
+        _ => (counts.running, counts.desired),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::job::tests::{batch, service};
+    use crate::render::task::tests::{NOW, task};
+    use quorate_wire::api::{PlacementFailure, TaskCounts};
+
+    fn moment() -> Moment {
+        let counts = TaskCounts {
+            desired: 6,
+            running: 4,
+            starting: 1,
+            pending: 1,
+            failed: 2,
+            ..TaskCounts::default()
+        };
+        let starting = Task { reason: "pulling nginx:1.27".into(), ..task(5, 4, TaskState::Preparing) };
+        let summary = "3 of 3 nodes: need 64GiB, best free 3GiB".to_owned();
+        let pending = Task {
+            node: String::new(),
+            placement_failure: Some(PlacementFailure { summary, ..Default::default() }),
+            ..task(6, 5, TaskState::Pending)
+        };
+        let failed =
+            Task { exit_code: Some(1), reason: "port 80 is taken".into(), ..task(3, 5, TaskState::Failed) };
+        let running = task(1, 0, TaskState::Running);
+        Moment { job: service("web", counts), tasks: vec![pending, starting, running, failed] }
+    }
+
+    #[test]
+    fn a_terminal_shows_the_bar_and_what_is_not_settled() {
+        assert_eq!(
+            frame(&moment(), Duration::from_secs(101), NOW),
+            [
+                "  web  ▰▰▰▰▰▰▰▰▰▰▰▰▰▱▱▱▱▱▱▱  4/6, 1 pending, 1 starting, 2 failed so far   01:41",
+                "    web[4]  n01  preparing  pulling nginx:1.27",
+                "    web[5]  –  pending  3 of 3 nodes: need 64GiB, best free 3GiB",
+                "    last failure: web[5] on n01: failed (exit 1) port 80 is taken",
+            ]
+        );
+    }
+
+    #[test]
+    fn many_tasks_are_counted_instead_of_shown() {
+        let mut moment = moment();
+        moment.tasks = (0..50).map(|n| task(n, n as u32, TaskState::Starting)).collect();
+        let lines = frame(&moment, Duration::ZERO, NOW);
+        assert_eq!((lines.len(), lines[7].as_str()), (8, "    and 44 more"));
+    }
+
+    #[test]
+    fn a_log_gets_one_line() {
+        assert_eq!(
+            line(&moment()),
+            "job=default/web version=8 running=4 desired=6 pending=1 starting=1 failed=2 \
+             unplaced=\"web[5]: 3 of 3 nodes: need 64GiB, best free 3GiB\""
+        );
+        let batch = Moment { job: batch(), tasks: Vec::new() };
+        assert_eq!(line(&batch), "job=shop/thumbs version=8 succeeded=3 desired=5 failed=0");
+    }
+}

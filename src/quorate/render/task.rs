@@ -1,0 +1,171 @@
+//! Tasks: where they run, or why they do not.
+
+use quorate_base::Timestamp;
+use quorate_wire::api::{Task, TaskState};
+use quorate_wire::common::moment;
+
+use super::table::{Side, Table};
+use super::words::{age, job_name, or_none, since, word};
+
+/// The tasks, each slot's newest first and its predecessors below it.
+pub(crate) fn table(tasks: &[Task], now: Timestamp) -> String {
+    if tasks.is_empty() {
+        return "no tasks".to_owned();
+    }
+    let mut sorted: Vec<&Task> = tasks.iter().collect();
+    sorted.sort_by_key(|task| {
+        (&task.namespace, &task.job, task.slot, is_ended(task), std::cmp::Reverse(number(task)))
+    });
+    let mut table = Table::new(&[
+        ("ID", Side::Left),
+        ("TASK", Side::Left),
+        ("NODE", Side::Left),
+        ("DESIRED", Side::Left),
+        ("STATE", Side::Left),
+        ("VER", Side::Right),
+        ("RESTARTS", Side::Right),
+        ("AGE", Side::Right),
+        ("", Side::Left),
+    ]);
+    let mut above = None;
+    for task in sorted {
+        let slot = (&task.namespace, &task.job, task.slot);
+        let lead = if above == Some(slot) { " └ " } else { "" };
+        above = Some(slot);
+        table.row([
+            task.id.clone(),
+            format!("{lead}{}", name(task)),
+            or_none(&task.node),
+            desired(task).to_owned(),
+            state(task),
+            task.job_version.to_string(),
+            task.restarts.to_string(),
+            since(task.create_time.as_ref(), now, moment),
+            why(task, now),
+        ]);
+    }
+    table.to_string()
+}
+
+/// `web[3]`
+pub(crate) fn name(task: &Task) -> String {
+    format!("{}[{}]", job_name(&task.namespace, &task.job), task.slot)
+}
+
+/// Whether nothing of it runs any more.
+pub(crate) fn is_ended(task: &Task) -> bool {
+    task.state() >= TaskState::Complete
+}
+
+fn number(task: &Task) -> u64 {
+    task.id.trim_start_matches('t').parse().unwrap_or(u64::MAX)
+}
+
+fn desired(task: &Task) -> &'static str {
+    match task.desired_state() {
+        TaskState::Ready => "ready",
+        TaskState::Running => "run",
+        TaskState::Complete => "complete",
+        TaskState::Remove => "remove",
+        _ => "stop",
+    }
+}
+
+/// The state in words, with the exit code of an end.
+pub(crate) fn state(task: &Task) -> String {
+    let state = word(task.state().as_str_name(), "TASK_STATE");
+    match task.exit_code {
+        Some(code) if is_ended(task) => format!("{state} (exit {code})"),
+        _ => state,
+    }
+}
+
+/// Why it is in that state: what keeps it from a node, what it waits for, what went wrong.
+pub(crate) fn why(task: &Task, now: Timestamp) -> String {
+    if let Some(failure) = &task.placement_failure {
+        return failure.summary.clone();
+    }
+    let waits = task
+        .not_before
+        .as_ref()
+        .map(|until| moment(until).since(now))
+        .filter(|left| !left.is_zero() && task.state() < TaskState::Starting);
+    match waits {
+        // Rounded up: "0s" would read as "now".
+        Some(left) => {
+            let left = age(left + std::time::Duration::from_millis(999));
+            match task.reason.as_str() {
+                "" => format!("starts in {left}, after {} failure(s) in a row", task.attempt),
+                reason => format!("starts in {left}: {reason}"),
+            }
+        }
+        None => task.reason.clone(),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use quorate_wire::api::PlacementFailure;
+    use quorate_wire::common::timestamp;
+
+    pub(crate) const NOW: Timestamp = Timestamp::from_millis(1_000_000_000);
+
+    pub(crate) fn task(id: u64, slot: u32, state: TaskState) -> Task {
+        Task {
+            id: format!("t{id}"),
+            namespace: "default".into(),
+            job: "web".into(),
+            job_version: 8,
+            slot,
+            node: "n01".into(),
+            desired_state: TaskState::Running.into(),
+            state: state.into(),
+            create_time: Some(timestamp(Timestamp::from_millis(NOW.as_millis() - 120_000))),
+            ..Task::default()
+        }
+    }
+
+    #[test]
+    fn predecessors_stand_below_the_live_task_of_their_slot() {
+        let old = Task {
+            desired_state: TaskState::Shutdown.into(),
+            exit_code: Some(0),
+            job_version: 7,
+            ..task(11, 0, TaskState::Complete)
+        };
+        let waiting = Task {
+            node: String::new(),
+            placement_failure: Some(PlacementFailure {
+                summary: "3 of 9 nodes: need 2GiB, best free 1GiB".into(),
+                ..Default::default()
+            }),
+            ..task(21, 3, TaskState::Pending)
+        };
+        let tasks = [waiting, old, task(9, 0, TaskState::Failed), task(20, 0, TaskState::Running)];
+        assert_eq!(
+            table(&tasks, NOW),
+            "\
+ID   TASK       NODE  DESIRED  STATE              VER  RESTARTS  AGE
+t20  web[0]     n01   run      running              8         0   2m
+t11   └ web[0]  n01   stop     complete (exit 0)    7         0   2m
+t9    └ web[0]  n01   run      failed               8         0   2m
+t21  web[3]     –     run      pending              8         0   2m  3 of 9 nodes: need 2GiB, best free 1GiB"
+        );
+        assert_eq!(table(&[], NOW), "no tasks");
+    }
+
+    #[test]
+    fn the_reason_says_what_a_task_waits_for() {
+        let mut task = task(1, 0, TaskState::Pending);
+        task.attempt = 2;
+        task.not_before = Some(timestamp(Timestamp::from_millis(NOW.as_millis() + 11_500)));
+        assert_eq!(why(&task, NOW), "starts in 12s, after 2 failure(s) in a row");
+        task.reason = "no such image".into();
+        assert_eq!(why(&task, NOW), "starts in 12s: no such image");
+        task.state = TaskState::Running.into();
+        assert_eq!(why(&task, NOW), "no such image");
+        task.namespace = "shop".into();
+        assert_eq!(name(&task), "shop/web[0]");
+    }
+}

@@ -96,7 +96,13 @@ impl HeaderStore {
         lock(&self.header).clone()
     }
 
-    /// Notes, durably, the cluster that this manager belongs to. Blocks.
+    /// The cluster, once known.
+    pub fn cluster(&self) -> Option<ClusterId> {
+        lock(&self.header).cluster
+    }
+
+    /// Notes, durably, the cluster that this manager belongs to. Blocks. Epoch 0
+    /// says that the cluster is still being formed, and binds to nothing.
     ///
     /// # Errors
     /// If the header names another cluster, or writing fails.
@@ -105,7 +111,7 @@ impl HeaderStore {
         if current.cluster == Some(cluster) && current.epoch == epoch {
             return Ok(());
         }
-        if let Some(other) = current.cluster.filter(|c| *c != cluster) {
+        if let Some(other) = current.cluster.filter(|c| *c != cluster && current.epoch != 0) {
             let path = self.files.path(HEADER).display().to_string();
             return Err(StorageError::damaged(path, format!("it belongs to cluster {other}, not {cluster}")));
         }

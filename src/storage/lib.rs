@@ -19,6 +19,7 @@ mod files;
 mod fsync;
 mod header;
 mod image;
+mod image_file;
 mod log;
 mod mark;
 mod medium;
@@ -32,7 +33,7 @@ mod writer;
 
 pub use error::StorageError;
 pub use header::{DATA_VERSION, Header, HeaderStore};
-pub use image::{DamagedImage, Image, ImageId, ImageReceiver, ImageStore};
+pub use image::{DamagedImage, Image, ImageId, ImageReceiver, ImageStore, blocking};
 pub use log::{Bounds, Durable, LogOptions, LogStats, LogStore, OnDurable};
 pub use memory::MemoryDisk;
 pub use open::{OpenError, Opened, Quarantined, Storage};

@@ -1,0 +1,162 @@
+//! What the handle, the service and the tasks of one node share.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use openraft::ReadPolicy;
+use openraft::errors::{LinearizableReadError, RaftError};
+use quorate_base::sync::lock;
+use quorate_base::time::Mono;
+use quorate_base::{Clock, ClusterId};
+use quorate_storage::{HeaderStore, StorageError, blocking};
+use quorate_wire::raft as pb;
+use tokio::sync::watch;
+use tonic::Request;
+
+use crate::config::RaftConfig;
+use crate::error::{FatalError, ReadError};
+use crate::machine::Published;
+use crate::peers::{Lane, Peers};
+use crate::status::{self, LeaderInfo, Leadership, Metrics};
+use crate::types::{Peer, Raft, TypeConfig};
+
+/// One node's parts.
+pub(crate) struct Core {
+    pub(crate) raft: Raft,
+    pub(crate) published: Arc<Published>,
+    pub(crate) header: HeaderStore,
+    pub(crate) peers: Arc<Peers>,
+    pub(crate) config: RaftConfig,
+    pub(crate) clock: Clock,
+    /// Raft id, and how this node is called and reached.
+    pub(crate) id: u64,
+    pub(crate) peer: Peer,
+    /// The configured managers: name and Raft address.
+    pub(crate) listed: BTreeMap<String, String>,
+    pub(crate) leadership: watch::Sender<Leadership>,
+    pub(crate) fatal: watch::Sender<Option<FatalError>>,
+    /// One change of members at a time.
+    pub(crate) changing: tokio::sync::Mutex<()>,
+    leader_heard: Mutex<Option<Mono>>,
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core").field("id", &self.id).field("peer", &self.peer).finish_non_exhaustive()
+    }
+}
+
+/// What a core is made of, beyond what it makes itself.
+pub(crate) struct Parts {
+    pub(crate) raft: Raft,
+    pub(crate) published: Arc<Published>,
+    pub(crate) header: HeaderStore,
+    pub(crate) peers: Arc<Peers>,
+    pub(crate) config: RaftConfig,
+    pub(crate) peer: Peer,
+    pub(crate) listed: BTreeMap<String, String>,
+}
+
+impl Core {
+    pub(crate) fn new(parts: Parts) -> Core {
+        let Parts { raft, published, header, peers, config, peer, listed } = parts;
+        let id = header.get().raft_id;
+        let leadership = watch::Sender::new(status::leadership(&status::current(&raft)));
+        Core {
+            raft,
+            published,
+            header,
+            peers,
+            config,
+            clock: Clock::system(),
+            id,
+            peer,
+            listed,
+            leadership,
+            fatal: watch::Sender::new(None),
+            changing: tokio::sync::Mutex::new(()),
+            leader_heard: Mutex::new(None),
+        }
+    }
+
+    pub(crate) fn metrics(&self) -> Metrics {
+        status::current(&self.raft)
+    }
+
+    /// Notes, durably, the cluster that this manager belongs to from now on.
+    pub(crate) async fn adopt(&self, cluster: ClusterId, epoch: u64) -> Result<(), StorageError> {
+        let header = self.header.clone();
+        blocking("quorate-header", move || header.join_cluster(cluster, epoch)).await
+    }
+
+    /// Notes that the leader was heard, if it was accepted as such.
+    pub(crate) fn heard(&self, response: &pb::AppendResponse) {
+        if !matches!(response.result, Some(pb::append_response::Result::Higher(_)) | None) {
+            *lock(&self.leader_heard) = Some(self.clock.monotonic());
+        }
+    }
+
+    pub(crate) fn leader_heard(&self) -> Option<Mono> {
+        *lock(&self.leader_heard)
+    }
+
+    /// Records why this node has to stop; the first reason counts.
+    pub(crate) fn fail(&self, error: FatalError) {
+        self.fatal.send_if_modified(|fatal| {
+            let first = fatal.is_none();
+            fatal.get_or_insert(error);
+            first
+        });
+    }
+
+    /// A round with a quorum, which confirms that this node still leads; the log
+    /// index that a read has to wait for. `None` as error: it took too long.
+    pub(crate) async fn confirm_leadership(
+        &self,
+    ) -> Result<u64, Option<RaftError<TypeConfig, LinearizableReadError<TypeConfig>>>> {
+        let round = self.raft.get_read_linearizer(ReadPolicy::ReadIndex);
+        let linearizer = tokio::time::timeout(self.config.read_timeout, round).await.map_err(|_| None)?;
+        Ok(linearizer.map_err(Some)?.read_log_id().index())
+    }
+
+    /// The log index for a linearizable read: from this node if it leads, else
+    /// from the leader.
+    pub(crate) async fn read_index(&self) -> Result<u64, ReadError> {
+        let leader = match self.confirm_leadership().await {
+            Ok(index) => return Ok(index),
+            Err(None) => return Err(ReadError::Timeout),
+            Err(Some(RaftError::Fatal(_))) => return Err(ReadError::Stopped),
+            Err(Some(RaftError::APIError(LinearizableReadError::QuorumNotEnough(_)))) => {
+                return Err(ReadError::Timeout);
+            }
+            Err(Some(RaftError::APIError(LinearizableReadError::ForwardToLeader(forward)))) => {
+                forward.leader_id.zip(forward.leader_node).filter(|(id, _)| *id != self.id)
+            }
+        };
+        let Some((id, peer)) = leader else { return Err(ReadError::NoLeader) };
+        let Ok(mut client) = self.peers.client(id, &peer.addr, Lane::Control) else {
+            return Err(ReadError::NoLeader);
+        };
+        let call = client.read_index(Request::new(pb::ReadIndexRequest {}));
+        match tokio::time::timeout(self.config.read_timeout, call).await {
+            Ok(Ok(response)) => Ok(response.into_inner().index),
+            Ok(Err(status)) => {
+                tracing::debug!(%status, leader = peer.name, "read index refused");
+                Err(ReadError::NoLeader)
+            }
+            Err(_) => Err(ReadError::Timeout),
+        }
+    }
+
+    /// The leader, unless that is this node.
+    pub(crate) fn other_leader(&self) -> Option<LeaderInfo> {
+        self.leadership.borrow().leader.clone().filter(|leader| leader.id.0 != self.id)
+    }
+
+    /// How long a member may be silent before it counts as gone.
+    pub(crate) fn silence(&self) -> Duration {
+        self.config.timers.election_max * 3
+    }
+}

@@ -8,9 +8,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::{Args, Parser, Subcommand};
 use quorate_base::{Clock, RequestIds, Rng};
+use quorate_chaos::check::Violation;
 use quorate_chaos::cluster::{Cluster, Plan as ClusterPlan, scratch};
 use quorate_chaos::demo::runtime::{Choice, choose};
-use quorate_chaos::drills::kill_leader;
+use quorate_chaos::drills::{kill_agents, kill_leader};
 use quorate_chaos::term::Term;
 use quorate_chaos::workload::{On, Plan as WritePlan};
 use quorate_chaos::{bench, demo, drills};
@@ -36,6 +37,8 @@ enum Command {
     Demo(DemoArgs),
     /// SIGKILL on the leader, again and again, under concurrent submits; then the check of the whole history.
     KillLeader(KillLeaderArgs),
+    /// SIGKILL on agents, and a task that crashes while all managers are dead.
+    KillAgents(KillAgentsArgs),
     /// Prints how fast things are.
     Bench(BenchArgs),
 }
@@ -73,6 +76,22 @@ struct KillLeaderArgs {
     /// Decides what clients do; drawn when absent, and printed.
     #[arg(long)]
     seed: Option<u64>,
+    /// Keep logs, configuration and data afterwards.
+    #[arg(long)]
+    keep: bool,
+}
+
+#[derive(Debug, Args)]
+struct KillAgentsArgs {
+    /// Kills, of one agent after the other.
+    #[arg(long, default_value_t = 6)]
+    rounds: usize,
+    /// What the tasks that must not be touched run on.
+    #[arg(long, value_enum, default_value_t)]
+    runtime: Choice,
+    /// How many there are.
+    #[arg(long, default_value_t = 6)]
+    standing: u32,
     /// Keep logs, configuration and data afterwards.
     #[arg(long)]
     keep: bool,
@@ -124,6 +143,7 @@ async fn run(cli: Cli) -> Result<Ended> {
     match cli.command {
         Command::Demo(args) => run_demo(quorate, root, args, &term).await,
         Command::KillLeader(args) => Box::pin(run_kill_leader(quorate, args, &term)).await,
+        Command::KillAgents(args) => Box::pin(run_kill_agents(quorate, args, &term)).await,
         Command::Bench(args) => {
             let plan =
                 bench::Plan { quorate, rounds: args.rounds, replicas: args.replicas, agents: args.agents };
@@ -163,17 +183,31 @@ async fn run_kill_leader(quorate: PathBuf, args: KillLeaderArgs, term: &Term) ->
     ));
     let mut cluster = Cluster::lay_out(three_by_three(quorate, chosen.on, false))?;
     term.say(&format!("Logs, history and data: {}", cluster.folder().display()));
-    let drilled = guarded(Box::pin(async {
-        let violations = kill_leader::drill(&mut cluster, &plan, term).await?;
-        if violations.is_empty() {
-            term.tick("every promise held");
-            return Ok(Ended::Held);
-        }
-        term.cross(&format!("{} violations", violations.len()));
-        Ok(Ended::Broken)
-    }))
-    .await;
+    let drilled =
+        guarded(Box::pin(async { Ok(verdict(&kill_leader::drill(&mut cluster, &plan, term).await?, term)) }))
+            .await;
     finish(cluster, drilled, args.keep, term).await
+}
+
+async fn run_kill_agents(quorate: PathBuf, args: KillAgentsArgs, term: &Term) -> Result<Ended> {
+    let chosen = choose(args.runtime).await?;
+    let plan = kill_agents::Plan { rounds: args.rounds, on: chosen.on, standing: args.standing };
+    term.say(&format!("Runtime: {} ({})", chosen.on.name(), chosen.why));
+    let mut cluster = Cluster::lay_out(three_by_three(quorate, chosen.on, false))?;
+    term.say(&format!("Logs, history and data: {}", cluster.folder().display()));
+    let drilled =
+        guarded(Box::pin(async { Ok(verdict(&kill_agents::drill(&mut cluster, &plan, term).await?, term)) }))
+            .await;
+    finish(cluster, drilled, args.keep, term).await
+}
+
+fn verdict(violations: &[Violation], term: &Term) -> Ended {
+    if violations.is_empty() {
+        term.tick("every promise held");
+        return Ended::Held;
+    }
+    term.cross(&format!("{} violations", violations.len()));
+    Ended::Broken
 }
 
 fn three_by_three(quorate: PathBuf, on: On, documented_ports: bool) -> ClusterPlan {

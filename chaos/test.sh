@@ -46,6 +46,7 @@ if [[ $mode == all ]]; then
     stage "demo on docker" 5m "${chaos[@]}" demo --exit --runtime docker
     stage "demo on processes" 5m "${chaos[@]}" demo --exit --runtime process
     stage "leader kills" 10m "${chaos[@]}" kill-leader --rounds "${ROUNDS:-5}" --runtime docker
+    stage "agent kills" 10m "${chaos[@]}" kill-agents --rounds 3 --runtime docker
 fi
 summary
 say "all held ($SECONDS s)"

@@ -85,11 +85,12 @@ start_engine() {
 
 engine_gone() { ! kill -0 "$ENGINE_PID" 2>/dev/null; }
 
-# Ends the engine that start_engine started, and no other.
+# Ends the engine that start_engine started, and no other; its log goes with it.
 stop_engine() {
     [[ -n $ENGINE_PID ]] || return 0
     kill -TERM "$ENGINE_PID" 2>/dev/null || true
     until_true 30 engine_gone || kill -KILL "$ENGINE_PID" 2>/dev/null || true
+    rm -rf "$ENGINE_LOG"
     ENGINE_PID=""
 }
 

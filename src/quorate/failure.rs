@@ -17,8 +17,16 @@ const CODE_COLUMN: usize = 60;
 pub(crate) struct Failure {
     /// Exit code of the process.
     pub(crate) exit: u8,
+    /// The reader of our output is gone.
+    pub(crate) broken_pipe: bool,
+    told: Box<Told>,
+}
+
+/// What is said about it.
+#[derive(Clone, Debug, Default)]
+struct Told {
     /// One sentence: what, where, why.
-    pub(crate) message: String,
+    message: String,
     /// gRPC code and reason.
     code: Option<(String, String)>,
     /// More about it, a line each.
@@ -29,33 +37,32 @@ pub(crate) struct Failure {
     answered_by: Option<String>,
     /// Mistakes in files.
     problems: Vec<Problem>,
-    /// The reader of our output is gone.
-    pub(crate) broken_pipe: bool,
 }
 
 impl Failure {
     /// A failure of the command itself.
     pub(crate) fn new(exit: u8, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into(), ..Self::default() }
+        let told = Told { message: message.into(), ..Told::default() };
+        Self { exit, broken_pipe: false, told: Box::new(told) }
     }
 
     /// The same with more about it.
     pub(crate) fn detail(mut self, line: impl Into<String>) -> Self {
-        self.details.push(line.into());
+        self.told.details.push(line.into());
         self
     }
 
     /// The same with what to do.
     pub(crate) fn hint(mut self, line: impl Into<String>) -> Self {
-        self.hints.push(line.into());
+        self.told.hints.push(line.into());
         self
     }
 
     /// The same with places in a file, which take the place of the details.
     pub(crate) fn with_problems(mut self, problems: Vec<Problem>) -> Self {
         if !problems.is_empty() {
-            self.details.clear();
-            self.problems = problems;
+            self.told.details.clear();
+            self.told.problems = problems;
         }
         self
     }
@@ -72,41 +79,45 @@ impl Failure {
             (Some(leader), Some(term)) => format!("{manager} (leader {leader}, term {term})"),
             _ => manager.to_owned(),
         });
-        Self {
-            exit: error.reason.exit_code(),
+        let told = Told {
             message: error.message.clone(),
             code: Some((screaming(error.reason.code()), error.reason.to_string())),
             details: error.violations.0.iter().map(ToString::to_string).collect(),
             hints: error.hints(),
             answered_by,
-            ..Self::default()
-        }
+            ..Told::default()
+        };
+        Self { exit: error.reason.exit_code(), broken_pipe: false, told: Box::new(told) }
     }
 
     /// For people, on standard error.
     pub(crate) fn to_text(&self, style: Style) -> String {
-        if !self.problems.is_empty() && self.message.is_empty() {
-            let parts: Vec<String> =
-                self.problems.iter().map(|problem| format!("{} {problem}", style.error("error:"))).collect();
+        if !self.told.problems.is_empty() && self.told.message.is_empty() {
+            let parts: Vec<String> = self
+                .told
+                .problems
+                .iter()
+                .map(|problem| format!("{} {problem}", style.error("error:")))
+                .collect();
             return parts.join("\n");
         }
-        let mut out = format!("{} {}", style.error("error:"), self.message);
-        if let Some((code, reason)) = &self.code {
-            let gap = CODE_COLUMN.saturating_sub(self.message.chars().count() + 7).max(2);
+        let mut out = format!("{} {}", style.error("error:"), self.told.message);
+        if let Some((code, reason)) = &self.told.code {
+            let gap = CODE_COLUMN.saturating_sub(self.told.message.chars().count() + 7).max(2);
             out.push_str(&format!("{}[{code} · {reason}]", " ".repeat(gap)));
         }
-        for problem in &self.problems {
+        for problem in &self.told.problems {
             out.push_str(&format!("\n{problem}"));
         }
-        for detail in &self.details {
+        for detail in &self.told.details {
             out.push_str(&format!("\n  {}", detail.replace('\n', "\n  ")));
         }
-        for (i, hint) in self.hints.iter().take(2).enumerate() {
+        for (i, hint) in self.told.hints.iter().take(2).enumerate() {
             let lead = if i == 0 { "hint:" } else { "     " };
             out.push_str(&format!("\n  {} {hint}", style.dim(lead)));
         }
-        let request = self.request_id.as_ref().map(|id| format!("request {id}"));
-        let answered = self.answered_by.as_ref().map(|who| format!("answered by {who}"));
+        let request = self.told.request_id.as_ref().map(|id| format!("request {id}"));
+        let answered = self.told.answered_by.as_ref().map(|who| format!("answered by {who}"));
         let last: Vec<String> = [request, answered].into_iter().flatten().collect();
         if !last.is_empty() {
             out.push_str(&format!("\n  {}", style.dim(&last.join(" · "))));
@@ -122,14 +133,14 @@ impl Failure {
                 error.insert(key.to_owned(), value);
             }
         };
-        put("code", json!(self.code.as_ref().map(|(code, _)| code)));
-        put("reason", json!(self.code.as_ref().map(|(_, reason)| reason)));
-        put("message", json!(self.message));
-        put("details", json!(self.details));
-        put("problems", json!(self.problems));
-        put("hints", json!(self.hints));
-        put("requestId", json!(self.request_id));
-        put("answeredBy", json!(self.answered_by));
+        put("code", json!(self.told.code.as_ref().map(|(code, _)| code)));
+        put("reason", json!(self.told.code.as_ref().map(|(_, reason)| reason)));
+        put("message", json!(self.told.message));
+        put("details", json!(self.told.details));
+        put("problems", json!(self.told.problems));
+        put("hints", json!(self.told.hints));
+        put("requestId", json!(self.told.request_id));
+        put("answeredBy", json!(self.told.answered_by));
         put("exitCode", json!(self.exit));
         format!("{:#}", json!({ "error": error }))
     }
@@ -137,7 +148,7 @@ impl Failure {
 
 impl From<Problems> for Failure {
     fn from(problems: Problems) -> Self {
-        Self { problems: problems.0, ..Self::new(5, "") }
+        Self::new(5, "").with_problems(problems.0)
     }
 }
 
@@ -145,19 +156,22 @@ impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         let request_id = error.request_id().map(str::to_owned);
         let tries: Vec<String> = error.tries().iter().map(ToString::to_string).collect();
-        let failure = match &error {
+        let mut failure = match &error {
             ClientError::Api { error, endpoint, .. } => {
-                let failure = Self::of_api(error);
-                let answered_by = failure.answered_by.clone().or_else(|| Some(endpoint.clone()));
-                Self { answered_by, ..failure }
+                let mut failure = Self::of_api(error);
+                failure.told.answered_by.get_or_insert_with(|| endpoint.clone());
+                failure
             }
-            ClientError::Foreign { code, .. } => Self {
-                code: Some((screaming(*code), "FOREIGN".to_owned())),
-                ..Self::new(1, error.to_string())
-            },
+            ClientError::Foreign { code, .. } => {
+                let mut failure = Self::new(1, error.to_string());
+                failure.told.code = Some((screaming(*code), "FOREIGN".to_owned()));
+                failure
+            }
             ClientError::Unreachable { .. } => {
                 let finding = ApiError::new(Reason::Unreachable, error.to_string());
-                Self { details: tries, ..Self::of_api(&finding) }
+                let mut failure = Self::of_api(&finding);
+                failure.told.details = tries;
+                failure
             }
             ClientError::Deadline { last, outcome_unknown, .. } => {
                 deadline(&error.to_string(), last.as_deref(), *outcome_unknown, request_id.as_deref(), tries)
@@ -166,7 +180,8 @@ impl From<ClientError> for Failure {
                 Self::new(5, error.to_string())
             }
         };
-        Self { request_id, ..failure }
+        failure.told.request_id = request_id;
+        failure
     }
 }
 
@@ -195,9 +210,9 @@ fn deadline(
     // Out of time is worth a retry, whatever was said on the way.
     failure.exit = 9;
     if outcome_unknown {
-        failure.details.push("it is not known whether the write happened".to_owned());
+        failure.told.details.push("it is not known whether the write happened".to_owned());
     }
-    failure.details.extend(tries);
+    failure.told.details.extend(tries);
     failure
 }
 

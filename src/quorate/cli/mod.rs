@@ -41,7 +41,8 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Completion { shell } => completion(shell),
         verb => {
             log_verbosely(global.verbose)?;
-            runtime()?.block_on(client_verb(verb, Context::new(global)?))
+            // The client belongs to the runtime from its first moment on.
+            runtime()?.block_on(async { client_verb(verb, Context::new(global)?).await })
         }
     }
 }

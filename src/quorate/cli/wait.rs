@@ -207,7 +207,7 @@ fn interrupted(waiting: &Waiting<'_>) -> Failure {
 /// Where progress is shown.
 enum Display {
     /// Redrawn in place.
-    Terminal { lines: usize, before: Option<(Moment, Mono)> },
+    Terminal { lines: usize, before: Option<(Box<Moment>, Mono)> },
     /// A line per change.
     Log { before: String },
     /// Nowhere.
@@ -237,10 +237,10 @@ impl Display {
             }
             Self::Terminal { lines, before } => {
                 let now = context.clock.monotonic();
-                let same = before.as_ref().is_some_and(|(old, at)| old == moment && now.since(*at) < TICK);
+                let same = before.as_ref().is_some_and(|(old, at)| **old == *moment && now.since(*at) < TICK);
                 if !same {
                     *lines = redraw(*lines, &progress::frame(moment, elapsed, context.now()));
-                    *before = Some((moment.clone(), now));
+                    *before = Some((Box::new(moment.clone()), now));
                 }
             }
         }

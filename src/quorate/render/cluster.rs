@@ -111,7 +111,7 @@ impl<'a> View<'a> {
             ("APPLIED", Side::Right),
             ("LAG", Side::Right),
             ("LAST CONTACT", Side::Left),
-            ("FLUSH p99", Side::Right),
+            ("FLUSH", Side::Right),
             ("STORE", Side::Right),
             ("VERSION", Side::Left),
         ]);
@@ -154,7 +154,7 @@ impl<'a> View<'a> {
             let manager = known.unwrap_or(&blank);
             let role =
                 known.map_or_else(|| NONE.to_owned(), |m| word(m.role().as_str_name(), "MANAGER_ROLE"));
-            let raft = answer.raft.clone().unwrap_or_default();
+            let raft = answer.raft.unwrap_or_default();
             let mut cells = row(manager, role, "");
             let leads = state(answer) == ManagerState::Leader;
             cells[0] = if leads { "*" } else { "" }.to_owned();
@@ -168,9 +168,9 @@ impl<'a> View<'a> {
                 None => "never".to_owned(),
             };
             cells[9] = raft
-                .flush_p99
-                .filter(|p99| span(p99) > Duration::ZERO)
-                .map_or_else(|| NONE.to_owned(), |p99| short(span(&p99)));
+                .last_flush
+                .filter(|last| span(last) > Duration::ZERO)
+                .map_or_else(|| NONE.to_owned(), |last| short(span(&last)));
             cells[10] = quantity::memory(raft.store_bytes);
             rows.insert(own.manager, cells);
         }

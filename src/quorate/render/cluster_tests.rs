@@ -32,7 +32,7 @@ fn answer(n: u64, leader: &str, term: u64, applied: u64) -> ManagerAnswer {
     let raft = RaftStatus {
         state: state.into(),
         term,
-        flush_p99: Some(duration(Duration::from_micros(2_100))),
+        last_flush: Some(duration(Duration::from_micros(2_100))),
         store_bytes: 84 << 20,
         ..RaftStatus::default()
     };
@@ -65,10 +65,10 @@ fn a_healthy_cluster() {
         view.to_text(),
         "\
 cluster 01JD0 · quorum 2 of 3 · tolerates 1 failure · leader m1 (term 7) · revision 48213
-   NAME  ADDRESS         ROLE   STATE     TERM  APPLIED  LAG  LAST CONTACT  FLUSH p99  STORE  VERSION
-*  m1    127.0.0.1:7421  voter  leader       7    48213    0  –                 2.1ms  84MiB  0.1.0
-   m2    127.0.0.1:7422  voter  follower     7    48213    0  38ms              2.1ms  84MiB  0.1.0
-   m3    127.0.0.1:7423  voter  follower     7    48120   93  38ms              2.1ms  84MiB  0.1.0
+   NAME  ADDRESS         ROLE   STATE     TERM  APPLIED  LAG  LAST CONTACT  FLUSH  STORE  VERSION
+*  m1    127.0.0.1:7421  voter  leader       7    48213    0  –             2.1ms  84MiB  0.1.0
+   m2    127.0.0.1:7422  voter  follower     7    48213    0  38ms          2.1ms  84MiB  0.1.0
+   m3    127.0.0.1:7423  voter  follower     7    48120   93  38ms          2.1ms  84MiB  0.1.0
 1 jobs · 6 tasks run, 0 wait for a node · 3 of 3 nodes ready"
     );
 }
@@ -82,10 +82,10 @@ fn one_manager_is_dead_and_another_follows_an_old_leader() {
         view.to_text(),
         "\
 cluster 01JD0 · quorum 2 of 3 · tolerates no failure · leader m1 (term 7) · revision 100
-   NAME  ADDRESS         ROLE   STATE     TERM  APPLIED  LAG  LAST CONTACT  FLUSH p99  STORE  VERSION
-*  m1    127.0.0.1:7421  voter  leader       7      100    0  –                 2.1ms  84MiB  0.1.0
-   m2    127.0.0.1:7422  voter  silent       –        –    –  –                     –      –  0.1.0
-   m3    127.0.0.1:7423  voter  follower     6       90   10  38ms              2.1ms  84MiB  0.1.0
+   NAME  ADDRESS         ROLE   STATE     TERM  APPLIED  LAG  LAST CONTACT  FLUSH  STORE  VERSION
+*  m1    127.0.0.1:7421  voter  leader       7      100    0  –             2.1ms  84MiB  0.1.0
+   m2    127.0.0.1:7422  voter  silent       –        –    –  –                 –      –  0.1.0
+   m3    127.0.0.1:7423  voter  follower     6       90   10  38ms          2.1ms  84MiB  0.1.0
 1 jobs · 6 tasks run, 0 wait for a node · 3 of 3 nodes ready
 ! 127.0.0.1:7422 does not answer: cannot connect: refused
 ! m3 says that m2 leads (term 6), m1 says m1 (term 7)"

@@ -51,7 +51,7 @@ pub(crate) fn frame(moment: &Moment, elapsed: Duration, now: Timestamp) -> Vec<S
     let job = &moment.job;
     let counts = job.counts.unwrap_or_default();
     let (done, wanted) = progress(job);
-    let filled = if wanted == 0 { BAR } else { (done.min(wanted) * BAR) / wanted };
+    let filled = (done.min(wanted) * BAR).checked_div(wanted).unwrap_or(BAR);
     let bar: String = (0..BAR).map(|cell| if cell < filled { '▰' } else { '▱' }).collect();
     let seconds = elapsed.as_secs();
     let clock = format!("{:02}:{:02}", seconds / 60, seconds % 60);

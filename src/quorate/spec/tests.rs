@@ -131,150 +131,151 @@ fn all_mistakes_of_a_file_are_told_at_once_with_their_lines() {
 }
 
 /// What follows `apiVersion` and `name`, and what is said about it (the first line after them is line 3).
-#[test]
-fn each_bad_field_has_its_own_words() {
-    let table: &[(&str, &[&str])] = &[
-        ("image: a\nreplicas: three", &["4:11: replicas: expected a whole number, found the text \"three\""]),
-        ("image: a\nreplicas: -1", &["4:11: replicas: -1 is out of range: 0 to 1000000"]),
-        ("image: a\nreplicas:", &["4:1: replicas has no value: give one or remove it"]),
-        ("image: a\npriority: 101", &["4:11: priority: 101 is out of range: 1 to 100"]),
-        ("image: a\ntype: servic", &["4:7: type: \"servic\" is unknown; did you mean \"service\"?"]),
-        (
-            "image: a\ntype: global",
-            &["4:7: type: only service and batch are supported by this version of quorate"],
-        ),
-        (
-            "image: a\ntype: batch\nreplicas: 2",
-            &["5:1: replicas is for services: a batch has completions and parallelism"],
-        ),
-        ("image: a\nparallelism: 2", &["4:1: parallelism is for batches: say type: batch, or give replicas"]),
-        (
-            "image: a\nupdate: {parallelism: 2}",
-            &["4:1: update is not supported by this version of quorate: remove it"],
-        ),
-        ("image: a\nhealth: {}", &["4:1: health is not supported by this version of quorate: remove it"]),
-        ("image: a\nimage: b", &["4:1: image is given twice: remove one of them"]),
-        ("image: a\nlabels: [x]", &["4:9: labels: expected a table, found a list"]),
-        ("image: a\nlabels: {a: {b: c}}", &["4:10: labels.a: expected a text, found a table"]),
-        (
-            "image: a\nplacement: {constraints: [zone == a]}",
-            &[
-                "4:27: placement.constraints[0]: column 1 of \"zone == a\": unknown attribute \"zone\": there are \
+const BAD_FIELDS: &[(&str, &[&str])] = &[
+    ("image: a\nreplicas: three", &["4:11: replicas: expected a whole number, found the text \"three\""]),
+    ("image: a\nreplicas: -1", &["4:11: replicas: -1 is out of range: 0 to 1000000"]),
+    ("image: a\nreplicas:", &["4:1: replicas has no value: give one or remove it"]),
+    ("image: a\npriority: 101", &["4:11: priority: 101 is out of range: 1 to 100"]),
+    ("image: a\ntype: servic", &["4:7: type: \"servic\" is unknown; did you mean \"service\"?"]),
+    (
+        "image: a\ntype: global",
+        &["4:7: type: only service and batch are supported by this version of quorate"],
+    ),
+    (
+        "image: a\ntype: batch\nreplicas: 2",
+        &["5:1: replicas is for services: a batch has completions and parallelism"],
+    ),
+    ("image: a\nparallelism: 2", &["4:1: parallelism is for batches: say type: batch, or give replicas"]),
+    (
+        "image: a\nupdate: {parallelism: 2}",
+        &["4:1: update is not supported by this version of quorate: remove it"],
+    ),
+    ("image: a\nhealth: {}", &["4:1: health is not supported by this version of quorate: remove it"]),
+    ("image: a\nimage: b", &["4:1: image is given twice: remove one of them"]),
+    ("image: a\nlabels: [x]", &["4:9: labels: expected a table, found a list"]),
+    ("image: a\nlabels: {a: {b: c}}", &["4:10: labels.a: expected a text, found a table"]),
+    (
+        "image: a\nplacement: {constraints: [zone == a]}",
+        &[
+            "4:27: placement.constraints[0]: column 1 of \"zone == a\": unknown attribute \"zone\": there are \
                node.name, node.os, node.arch and node.labels.KEY",
-            ],
-        ),
-        (
-            "image: a\nplacement: {constraint: [node.os == a]}",
-            &["4:13: unknown field \"placement.constraint\"; did you mean \"constraints\"?"],
-        ),
-        (
-            "image: a\nplacement: {spread: []}",
-            &["4:13: placement.spread is not supported by this version of quorate: remove it"],
-        ),
-        ("image: a\nrestart: {delay: 10}", &["4:18: restart.delay: 10 has no unit: write 10s or 10ms"]),
-        (
-            "image: a\nrestart: {delay: 10x}",
-            &["4:18: restart.delay: duration \"10x\": unknown unit \"x\"; use one of d, h, m, s, ms"],
-        ),
-        (
-            "image: a\nrestart: {condition: always}",
-            &["4:22: restart.condition: \"always\" is unknown; use any or on-failure or never"],
-        ),
-        ("image: a\nrestart: {delay: 2m}", &["4:18: restart.delay: longer than restart.maxDelay"]),
-        (
-            "image: a\nreschedule: {attempts: many}",
-            &["4:24: reschedule.attempts: expected a whole number or unlimited, found the text \"many\""],
-        ),
-        (
-            "image: a\nports: {http: {publish: {port: 80}}}",
-            &["4:9: ports.http.container is missing: which port does the container listen on?"],
-        ),
-        (
-            "image: a\nports: {http: {container: 80, publish: {mode: ingress, port: 80}}}",
-            &["4:47: ports.http.publish.mode: ingress is not supported by this version of quorate: use host"],
-        ),
-        (
-            "image: a\nports: {http: {container: 80, publish: {mode: host}}}",
-            &["4:31: ports.http.publish.port is missing: this version of quorate cannot choose one"],
-        ),
-        (
-            "image: a\nports: {a: {container: 1, publish: {port: 80}}, b: {container: 2, publish: {port: 80}}}",
-            &["4:83: ports.b.publish.port: 80 is also published by ports.a"],
-        ),
-        (
-            "image: a\nports: {HTTP: {container: 80}}",
-            &["4:9: ports.HTTP: 'H' at position 1 of \"HTTP\": only a-z, 0-9 and '-' are allowed"],
-        ),
-        ("image: a\nvolumes: {v: {source: /x}}", &["4:11: volumes.v.type is missing: bind, volume or tmpfs"]),
-        (
-            "image: a\nvolumes: {v: {type: bind, source: x}}",
-            &["4:35: volumes.v.source: \"x\" must be an absolute path"],
-        ),
-        (
-            "image: a\nvolumes: {v: {type: tmpfs, source: x}}",
-            &["4:28: volumes.v.source does not go with this type of volume: remove it"],
-        ),
-        (
-            "image: a\nmounts: [{volume: v, target: /x}]",
-            &["4:19: containers.app.mounts[0].volume: no volume \"v\" in this job: add it under volumes"],
-        ),
-        ("image: a\nmounts: [{volume: v}]", &["4:10: mounts[0].target is missing"]),
-        ("image: a\ncommand: run", &["4:10: command: expected a list, found the text \"run\""]),
-        ("image: a\nargs: [-p, 80]", &["4:12: args[1]: expected a text, found 80: put it into quotes"]),
-        ("image: a\nenv: {A: }", &["4:7: env.A: has no value: write \"\" for an empty text"]),
-        ("image: 10", &["3:8: image: expected a text, found 10: put it into quotes"]),
-        ("image: a b", &["3:8: containers.app.image: \"a b\" is no image reference"]),
-        ("runtime: dcoker\nimage: a", &["3:10: runtime: \"dcoker\" is unknown; did you mean \"docker\"?"]),
-        ("command: [x]", &["1:1: containers.app.image: required: the docker runtime needs an image"]),
-        (
-            "runtime: process\ncommand: [x]\nresources: {limit: {memory: 64MiB}}",
-            &[
-                "5:29: containers.app.resources.limit.memory: the process runtime cannot enforce this: remove it or use \
+        ],
+    ),
+    (
+        "image: a\nplacement: {constraint: [node.os == a]}",
+        &["4:13: unknown field \"placement.constraint\"; did you mean \"constraints\"?"],
+    ),
+    (
+        "image: a\nplacement: {spread: []}",
+        &["4:13: placement.spread is not supported by this version of quorate: remove it"],
+    ),
+    ("image: a\nrestart: {delay: 10}", &["4:18: restart.delay: 10 has no unit: write 10s or 10ms"]),
+    (
+        "image: a\nrestart: {delay: 10x}",
+        &["4:18: restart.delay: duration \"10x\": unknown unit \"x\"; use one of d, h, m, s, ms"],
+    ),
+    (
+        "image: a\nrestart: {condition: always}",
+        &["4:22: restart.condition: \"always\" is unknown; use any or on-failure or never"],
+    ),
+    ("image: a\nrestart: {delay: 2m}", &["4:18: restart.delay: longer than restart.maxDelay"]),
+    (
+        "image: a\nreschedule: {attempts: many}",
+        &["4:24: reschedule.attempts: expected a whole number or unlimited, found the text \"many\""],
+    ),
+    (
+        "image: a\nports: {http: {publish: {port: 80}}}",
+        &["4:9: ports.http.container is missing: which port does the container listen on?"],
+    ),
+    (
+        "image: a\nports: {http: {container: 80, publish: {mode: ingress, port: 80}}}",
+        &["4:47: ports.http.publish.mode: ingress is not supported by this version of quorate: use host"],
+    ),
+    (
+        "image: a\nports: {http: {container: 80, publish: {mode: host}}}",
+        &["4:31: ports.http.publish.port is missing: this version of quorate cannot choose one"],
+    ),
+    (
+        "image: a\nports: {a: {container: 1, publish: {port: 80}}, b: {container: 2, publish: {port: 80}}}",
+        &["4:83: ports.b.publish.port: 80 is also published by ports.a"],
+    ),
+    (
+        "image: a\nports: {HTTP: {container: 80}}",
+        &["4:9: ports.HTTP: 'H' at position 1 of \"HTTP\": only a-z, 0-9 and '-' are allowed"],
+    ),
+    ("image: a\nvolumes: {v: {source: /x}}", &["4:11: volumes.v.type is missing: bind, volume or tmpfs"]),
+    (
+        "image: a\nvolumes: {v: {type: bind, source: x}}",
+        &["4:35: volumes.v.source: \"x\" must be an absolute path"],
+    ),
+    (
+        "image: a\nvolumes: {v: {type: tmpfs, source: x}}",
+        &["4:28: volumes.v.source does not go with this type of volume: remove it"],
+    ),
+    (
+        "image: a\nmounts: [{volume: v, target: /x}]",
+        &["4:19: containers.app.mounts[0].volume: no volume \"v\" in this job: add it under volumes"],
+    ),
+    ("image: a\nmounts: [{volume: v}]", &["4:10: mounts[0].target is missing"]),
+    ("image: a\ncommand: run", &["4:10: command: expected a list, found the text \"run\""]),
+    ("image: a\nargs: [-p, 80]", &["4:12: args[1]: expected a text, found 80: put it into quotes"]),
+    ("image: a\nenv: {A: }", &["4:7: env.A: has no value: write \"\" for an empty text"]),
+    ("image: 10", &["3:8: image: expected a text, found 10: put it into quotes"]),
+    ("image: a b", &["3:8: containers.app.image: \"a b\" is no image reference"]),
+    ("runtime: dcoker\nimage: a", &["3:10: runtime: \"dcoker\" is unknown; did you mean \"docker\"?"]),
+    ("command: [x]", &["1:1: containers.app.image: required: the docker runtime needs an image"]),
+    (
+        "runtime: process\ncommand: [x]\nresources: {limit: {memory: 64MiB}}",
+        &[
+            "5:29: containers.app.resources.limit.memory: the process runtime cannot enforce this: remove it or use \
                docker",
-            ],
-        ),
-        (
-            "image: a\nstop: {signal: TERM}",
-            &["4:16: containers.app.stop.signal: \"TERM\" is unknown: one of SIGTERM, \
+        ],
+    ),
+    (
+        "image: a\nstop: {signal: TERM}",
+        &["4:16: containers.app.stop.signal: \"TERM\" is unknown: one of SIGTERM, \
              SIGINT, SIGQUIT, SIGHUP, SIGKILL, SIGUSR1, SIGUSR2, SIGWINCH"],
-        ),
-        (
-            "image: a\nresources: {reserve: {cpu: 2}, limit: {cpu: 1}}",
-            &[
-                "4:28: containers.app.resources.reserve.cpu: reserves 2 but is limited to 1: raise limit.cpu or lower \
+    ),
+    (
+        "image: a\nresources: {reserve: {cpu: 2}, limit: {cpu: 1}}",
+        &[
+            "4:28: containers.app.resources.reserve.cpu: reserves 2 but is limited to 1: raise limit.cpu or lower \
                reserve.cpu",
-            ],
-        ),
-        (
-            "image: a\nresources: {reserve: {memory: 1PiB}}",
-            &["4:31: resources.reserve.memory: \"1PiB\" is no size: write 256MiB, 1.5GiB, 512MB or bytes"],
-        ),
-        (
-            "image: a\nresources: {reserve: {cpu: 5000}}",
-            &["4:28: containers.app.resources.reserve.cpu: 5000 is more than any node has (at most 1000)"],
-        ),
-        (
-            "image: a\nresources: {limit: {cpu: 0}}",
-            &["4:26: resources.limit.cpu: a limit of 0 lets nothing run: remove it for no limit"],
-        ),
-        (
-            "image: a\ncontainers: {app: {image: b}}",
-            &["3:1: image stands beside containers: move it into one of them, or use the short form alone"],
-        ),
-        ("containers: {}", &["3:1: containers is empty: a job needs one"]),
-        (
-            "containers: {a: {image: a}, b: {image: b}}",
-            &["3:1: containers: 2 containers: this version runs one per task; make several jobs"],
-        ),
-        ("replicas: 1", &["1:1: this job runs nothing: give image, or containers"]),
-        (
-            "image: a\nzzz: 1",
-            &["4:1: unknown field \"zzz\"; there are apiVersion, name, namespace, type, replicas, \
+        ],
+    ),
+    (
+        "image: a\nresources: {reserve: {memory: 1PiB}}",
+        &["4:31: resources.reserve.memory: \"1PiB\" is no size: write 256MiB, 1.5GiB, 512MB or bytes"],
+    ),
+    (
+        "image: a\nresources: {reserve: {cpu: 5000}}",
+        &["4:28: containers.app.resources.reserve.cpu: 5000 is more than any node has (at most 1000)"],
+    ),
+    (
+        "image: a\nresources: {limit: {cpu: 0}}",
+        &["4:26: resources.limit.cpu: a limit of 0 lets nothing run: remove it for no limit"],
+    ),
+    (
+        "image: a\ncontainers: {app: {image: b}}",
+        &["3:1: image stands beside containers: move it into one of them, or use the short form alone"],
+    ),
+    ("containers: {}", &["3:1: containers is empty: a job needs one"]),
+    (
+        "containers: {a: {image: a}, b: {image: b}}",
+        &["3:1: containers: 2 containers: this version runs one per task; make several jobs"],
+    ),
+    ("replicas: 1", &["1:1: this job runs nothing: give image, or containers"]),
+    (
+        "image: a\nzzz: 1",
+        &["4:1: unknown field \"zzz\"; there are apiVersion, name, namespace, type, replicas, \
              completions, parallelism, priority, labels, placement, restart, reschedule, ports, volumes, containers, \
              runtime, image, imagePull, command, args, env, user, workdir, mounts, resources, stop"],
-        ),
-    ];
-    for (body, expected) in table {
+    ),
+];
+
+#[test]
+fn each_bad_field_has_its_own_words() {
+    for (body, expected) in BAD_FIELDS {
         let text = format!("apiVersion: quorate/v1\nname: web\n{body}\n");
         assert_eq!(mistakes("a.yaml", &text), *expected, "{body}");
     }

@@ -12,7 +12,7 @@ use quorate_base::time::Mono;
 use quorate_base::{Clock, ClusterId};
 use quorate_storage::{HeaderStore, StorageError, blocking};
 use quorate_wire::raft as pb;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tonic::Request;
 
 use crate::config::RaftConfig;
@@ -40,6 +40,8 @@ pub(crate) struct Core {
     /// One change of members at a time.
     pub(crate) changing: tokio::sync::Mutex<()>,
     leader_heard: Mutex<Option<Mono>>,
+    /// A leader was heard while none counted as known.
+    pub(crate) heard_again: Notify,
 }
 
 impl fmt::Debug for Core {
@@ -63,7 +65,7 @@ impl Core {
     pub(crate) fn new(parts: Parts) -> Core {
         let Parts { raft, published, header, peers, config, peer, listed } = parts;
         let id = header.get().raft_id;
-        let leadership = watch::Sender::new(status::leadership(&status::current(&raft)));
+        let leadership = watch::Sender::new(Leadership::default());
         Core {
             raft,
             published,
@@ -78,6 +80,7 @@ impl Core {
             fatal: watch::Sender::new(None),
             changing: tokio::sync::Mutex::new(()),
             leader_heard: Mutex::new(None),
+            heard_again: Notify::new(),
         }
     }
 
@@ -95,6 +98,9 @@ impl Core {
     pub(crate) fn heard(&self, response: &pb::AppendResponse) {
         if !matches!(response.result, Some(pb::append_response::Result::Higher(_)) | None) {
             *lock(&self.leader_heard) = Some(self.clock.monotonic());
+            if self.leadership.borrow().leader.is_none() {
+                self.heard_again.notify_one();
+            }
         }
     }
 
@@ -153,6 +159,24 @@ impl Core {
     /// The leader, unless that is this node.
     pub(crate) fn other_leader(&self) -> Option<LeaderInfo> {
         self.leadership.borrow().leader.clone().filter(|leader| leader.id.0 != self.id)
+    }
+
+    /// Who leads, and how long until a silent leader no longer counts as known.
+    ///
+    /// A stored vote still names the leader of long ago: whom this node has not
+    /// heard of late it does not name.
+    pub(crate) fn judge_leadership(&self, metrics: &Metrics) -> (Leadership, Option<Duration>) {
+        let mut leadership = status::leadership(metrics);
+        if leadership.me || leadership.leader.is_none() {
+            return (leadership, None);
+        }
+        let now = self.clock.monotonic();
+        let quiet = self.leader_heard().map(|at| now.since(at));
+        let left = quiet.and_then(|quiet| self.silence().checked_sub(quiet)).filter(|left| !left.is_zero());
+        if left.is_none() {
+            leadership.leader = None;
+        }
+        (leadership, left)
     }
 
     /// How long a member may be silent before it counts as gone.

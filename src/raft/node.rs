@@ -330,7 +330,7 @@ async fn watch_leadership(core: &Core) -> Result<(), FatalError> {
     let mut metrics = core.raft.metrics();
     loop {
         let now = metrics.borrow_and_update().clone();
-        let leadership = status::leadership(&now);
+        let (leadership, left) = core.judge_leadership(&now);
         core.leadership.send_if_modified(|l| {
             let changed = *l != leadership;
             *l = leadership;
@@ -341,8 +341,16 @@ async fn watch_leadership(core: &Core) -> Result<(), FatalError> {
             core.fail(error.clone());
             return Err(error);
         }
-        if metrics.changed().await.is_err() {
-            return Ok(());
+        let silent = async {
+            match left {
+                Some(left) => tokio::time::sleep(left).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            changed = metrics.changed() => if changed.is_err() { return Ok(()) },
+            () = core.heard_again.notified() => {}
+            () = silent => {}
         }
     }
 }

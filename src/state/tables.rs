@@ -123,9 +123,9 @@ impl State {
         self.tasks.values()
     }
 
-    /// All tasks above `after`, by number.
-    pub fn tasks_after(&self, after: TaskId) -> impl Iterator<Item = &Arc<Task>> + '_ {
-        self.tasks.range((std::ops::Bound::Excluded(after), std::ops::Bound::Unbounded)).map(|(_, t)| t)
+    /// All tasks from `first` on, by number.
+    pub fn tasks_from(&self, first: TaskId) -> impl Iterator<Item = &Arc<Task>> + '_ {
+        self.tasks.range(first..).map(|(_, t)| t)
     }
 
     /// A task by number.

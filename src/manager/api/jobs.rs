@@ -1,0 +1,175 @@
+//! `JobService`.
+
+use std::sync::Arc;
+
+use prost::Message;
+use quorate_model::{JobSpec, Name};
+use quorate_state::{Command, Receipt};
+use quorate_wire::{
+    api::{
+        self as pb, Page, job_service_client::JobServiceClient, job_service_server::JobService, namespace,
+        parse_etag,
+    },
+    status::{ApiError, Reason},
+};
+use tonic::{Request, Response, Status};
+
+use crate::{
+    api::{cut, mark, name, principal},
+    core::Core,
+    proposer::Committed,
+    routing::Router,
+};
+
+/// Answers for jobs.
+#[derive(Clone)]
+pub struct JobApi {
+    core: Core,
+    router: Router,
+}
+
+/// Bytes of a small command in the log, about.
+const SMALL: usize = 512;
+
+impl JobApi {
+    /// The service.
+    #[must_use]
+    pub fn new(core: Core, router: Router) -> Self {
+        Self { core, router }
+    }
+
+    /// Writes one command about the job and returns it as stored.
+    async fn write(
+        &self,
+        command: Command,
+        request_id: &str,
+        bytes: usize,
+        key: (&Name, &Name),
+    ) -> Result<(Committed, pb::Job), ApiError> {
+        let mark = mark(request_id, &command)?;
+        let written = self.core.proposer.submit(principal(), mark, command, bytes).await;
+        let committed = written.map_err(|e| self.core.write_failed(e))?;
+        let view = self.core.node.view();
+        let job = match view.job_named(key.0, key.1) {
+            Some(job) => pb::job(&view, job),
+            // A retry of an old write may find the job purged since.
+            None => pb::Job { namespace: key.0.to_string(), name: key.1.to_string(), ..pb::Job::default() },
+        };
+        Ok((committed, job))
+    }
+
+    async fn apply(&self, request: pb::ApplyJobRequest) -> Result<pb::ApplyJobResponse, ApiError> {
+        let bytes = request.encoded_len();
+        let expect = parse_etag(&request.etag)?;
+        let spec = pb::accept_spec(request.spec)?;
+        let (ns, job_name) = (spec.namespace.clone(), spec.name.clone());
+        if request.validate_only {
+            return self.checked(&spec);
+        }
+        let command = Command::ApplyJob { spec: Arc::new(spec), expect };
+        let (committed, job) = self.write(command, &request.request_id, bytes, (&ns, &job_name)).await?;
+        let (created, unchanged) = match committed.receipt {
+            Receipt::Job { created, unchanged, .. } => (created, unchanged),
+            _ => (false, false),
+        };
+        let meta = Some(self.core.meta(&self.core.node.view()));
+        Ok(pb::ApplyJobResponse { meta, job: Some(job), created, unchanged, revision: committed.revision.0 })
+    }
+
+    /// The answer to `validate_only`: nothing was written.
+    fn checked(&self, spec: &JobSpec) -> Result<pb::ApplyJobResponse, ApiError> {
+        let view = self.core.node.view();
+        let stored = view.job_named(&spec.namespace, &spec.name);
+        let unchanged = stored.and_then(|j| j.spec()).is_some_and(|s| **s == *spec);
+        let job = pb::Job {
+            namespace: spec.namespace.to_string(),
+            name: spec.name.to_string(),
+            spec: Some(spec.into()),
+            ..stored.map(|j| pb::job(&view, j)).unwrap_or_default()
+        };
+        let meta = Some(self.core.meta(&view));
+        Ok(pb::ApplyJobResponse { meta, job: Some(job), created: stored.is_none(), unchanged, revision: 0 })
+    }
+
+    async fn scale(&self, request: pb::ScaleJobRequest) -> Result<pb::ScaleJobResponse, ApiError> {
+        let (ns, job) = (namespace(&request.namespace)?, name("name", &request.name)?);
+        let expect = parse_etag(&request.etag)?;
+        let command = Command::ScaleJob {
+            namespace: ns.clone(),
+            name: job.clone(),
+            replicas: request.replicas,
+            expect,
+        };
+        let (committed, job) = self.write(command, &request.request_id, SMALL, (&ns, &job)).await?;
+        let meta = Some(self.core.meta(&self.core.node.view()));
+        Ok(pb::ScaleJobResponse { meta, job: Some(job), revision: committed.revision.0 })
+    }
+
+    async fn delete(&self, request: pb::DeleteJobRequest) -> Result<pb::DeleteJobResponse, ApiError> {
+        let (ns, job) = (namespace(&request.namespace)?, name("name", &request.name)?);
+        let command = Command::DeleteJob { namespace: ns.clone(), name: job.clone(), purge: request.purge };
+        let (committed, job) = self.write(command, &request.request_id, SMALL, (&ns, &job)).await?;
+        let meta = Some(self.core.meta(&self.core.node.view()));
+        Ok(pb::DeleteJobResponse { meta, job: Some(job), revision: committed.revision.0 })
+    }
+}
+
+#[tonic::async_trait]
+impl JobService for JobApi {
+    async fn apply_job(
+        &self,
+        request: Request<pb::ApplyJobRequest>,
+    ) -> Result<Response<pb::ApplyJobResponse>, Status> {
+        let local = |body| self.apply(body);
+        let forward = async |channel, request| JobServiceClient::new(channel).apply_job(request).await;
+        self.router.write(request, local, forward).await
+    }
+
+    async fn get_job(
+        &self,
+        request: Request<pb::GetJobRequest>,
+    ) -> Result<Response<pb::GetJobResponse>, Status> {
+        let request = request.into_inner();
+        let (ns, job) = (namespace(&request.namespace)?, name("name", &request.name)?);
+        let view = self.core.view(request.read.as_ref()).await?;
+        let Some(found) = view.job_named(&ns, &job) else {
+            let error = ApiError::new(Reason::JobNotFound, format!("there is no job {ns}/{job}"));
+            return Err(error.with("job", format!("{ns}/{job}")).into());
+        };
+        let job = Some(pb::job(&view, found));
+        Ok(Response::new(pb::GetJobResponse { meta: Some(self.core.meta(&view)), job }))
+    }
+
+    async fn list_jobs(
+        &self,
+        request: Request<pb::ListJobsRequest>,
+    ) -> Result<Response<pb::ListJobsResponse>, Status> {
+        let request = request.into_inner();
+        let ns = if request.namespace.is_empty() { None } else { Some(namespace(&request.namespace)?) };
+        let page = Page::of(&["jobs", &request.namespace], request.page_size, &request.page_token)?;
+        let view = self.core.view(request.read.as_ref()).await?;
+        let rest =
+            view.jobs_by_name(ns.as_ref()).filter(|j| page.after.as_ref().is_none_or(|a| j.key() > *a));
+        let (jobs, next_page_token) = cut(rest, &page, |j| j.key());
+        let jobs = jobs.into_iter().map(|j| pb::job(&view, j)).collect();
+        Ok(Response::new(pb::ListJobsResponse { meta: Some(self.core.meta(&view)), jobs, next_page_token }))
+    }
+
+    async fn scale_job(
+        &self,
+        request: Request<pb::ScaleJobRequest>,
+    ) -> Result<Response<pb::ScaleJobResponse>, Status> {
+        let local = |body| self.scale(body);
+        let forward = async |channel, request| JobServiceClient::new(channel).scale_job(request).await;
+        self.router.write(request, local, forward).await
+    }
+
+    async fn delete_job(
+        &self,
+        request: Request<pb::DeleteJobRequest>,
+    ) -> Result<Response<pb::DeleteJobResponse>, Status> {
+        let local = |body| self.delete(body);
+        let forward = async |channel, request| JobServiceClient::new(channel).delete_job(request).await;
+        self.router.write(request, local, forward).await
+    }
+}

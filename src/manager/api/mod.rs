@@ -1,0 +1,52 @@
+//! The services of `quorate.api.v1`.
+
+mod cluster;
+mod jobs;
+mod nodes;
+mod tasks;
+
+pub use cluster::ClusterApi;
+pub use jobs::JobApi;
+pub use nodes::NodeApi;
+pub use tasks::TaskApi;
+
+use quorate_base::id::RequestId;
+use quorate_model::{Invalid, Name};
+use quorate_state::{Actor, Command, Request};
+use quorate_wire::{
+    api::Page,
+    status::{ApiError, Reason},
+};
+
+/// Whose writes they are until callers authenticate.
+fn principal() -> Actor {
+    Actor::User("anonymous".into())
+}
+
+fn name(path: &str, text: &str) -> Result<Name, ApiError> {
+    Name::parse(path, text).map_err(invalid)
+}
+
+fn invalid(one: Invalid) -> ApiError {
+    ApiError::invalid(Reason::ArgumentInvalid, "the request", one.into())
+}
+
+/// One page of `items`, with the token for the next; empty at the end.
+fn cut<T>(items: impl Iterator<Item = T>, page: &Page, key: impl Fn(&T) -> String) -> (Vec<T>, String) {
+    let mut taken: Vec<T> = items.take(page.size + 1).collect();
+    if taken.len() <= page.size {
+        return (taken, String::new());
+    }
+    taken.truncate(page.size);
+    let token = taken.last().map(|last| page.token(&key(last))).unwrap_or_default();
+    (taken, token)
+}
+
+/// The caller's mark on a write, when it gave one.
+fn mark(request_id: &str, command: &Command) -> Result<Option<Request>, ApiError> {
+    if request_id.is_empty() {
+        return Ok(None);
+    }
+    let id = RequestId::new(request_id).map_err(|e| invalid(Invalid::new("request_id", e.to_string())))?;
+    Ok(Some(Request { id, fingerprint: quorate_wire::store::fingerprint(command) }))
+}

@@ -1,0 +1,287 @@
+//! One agent's session with the leader.
+
+use std::time::Duration;
+
+use futures::{StreamExt, stream::FuturesUnordered};
+use quorate_model::{InvalidList, Name, NodeFacts, NodeId, NodeStatus};
+use quorate_state::{Actor, Command, Receipt, Rejection, Report};
+use quorate_telemetry::metrics;
+use quorate_wire::{
+    agent::{self as pb, session_request, session_response},
+    common::duration,
+};
+use tokio::sync::mpsc;
+use tonic::{Status, Streaming};
+use tracing::{info, warn};
+
+use crate::{
+    core::Leading,
+    dispatcher::{
+        Dispatcher, Handle, agent_addresses,
+        set::{self, Told},
+    },
+    proposer::WriteError,
+};
+
+/// Changes of a node's tasks within this time go out as one message.
+const QUIET: Duration = Duration::from_millis(1);
+/// Status batches of one agent under way at once.
+const REPORTS_IN_FLIGHT: usize = 8;
+/// Statuses in one batch.
+const MAX_BATCH: usize = 10_000;
+/// Heartbeats per lease.
+const BEATS_PER_LEASE: u32 = 5;
+
+/// Why a session ended.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SessionError {
+    /// The agent went silent.
+    #[error("agent {0} was silent for a whole lease")]
+    Silent(Name),
+    /// The stream broke.
+    #[error("the stream broke: {0}")]
+    Broken(Box<Status>),
+    /// The agent does not read.
+    #[error("the agent does not read its messages")]
+    NotReading,
+    /// The log could not be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// The agent was refused.
+    #[error("the agent was refused: {0}")]
+    Refused(String),
+}
+
+/// The leader's end of a session.
+pub(super) struct Session {
+    dispatcher: Dispatcher,
+    leading: Leading,
+    outbox: mpsc::Sender<Result<pb::SessionResponse, Status>>,
+    inbound: Streaming<pb::SessionRequest>,
+}
+
+/// What was told to the agent so far.
+struct Stage {
+    node: NodeId,
+    name: Name,
+    lease: Duration,
+    told: Told,
+    sequence: u64,
+}
+
+impl Session {
+    pub(super) fn new(
+        dispatcher: Dispatcher,
+        leading: Leading,
+        outbox: mpsc::Sender<Result<pb::SessionResponse, Status>>,
+        inbound: Streaming<pb::SessionRequest>,
+    ) -> Self {
+        Self { dispatcher, leading, outbox, inbound }
+    }
+
+    pub(super) async fn run(mut self, hello: pb::Hello) -> Result<(), SessionError> {
+        let (node, name) = match self.register(&hello).await {
+            Ok(registered) => registered,
+            Err(SessionError::Refused(text)) => return Err(SessionError::Refused(text)),
+            Err(error) => {
+                // Most often: this manager just lost its leadership.
+                self.send_body(redirect_body(&self.dispatcher)).await?;
+                return Err(error);
+            }
+        };
+        self.leading.liveness.heard(node);
+        let handle = self.dispatcher.enter(node);
+        info!(node = %name, term = self.leading.fence.term.0, "agent session opened");
+        let ended = self.serve(node, name.clone(), &handle).await;
+        self.dispatcher.leave(node, &handle);
+        info!(node = %name, "agent session closed");
+        ended
+    }
+
+    /// Checks who dials and writes it to the log when it is news.
+    async fn register(&self, hello: &pb::Hello) -> Result<(NodeId, Name), SessionError> {
+        let view = self.dispatcher.core.node.view();
+        let cluster = view.cluster().map(|c| c.to_string()).unwrap_or_default();
+        if !hello.cluster_id.is_empty() && hello.cluster_id != cluster {
+            let text = format!(
+                "this agent belongs to cluster {}, these managers to cluster {cluster}: point it at its own managers, \
+                 or give it an empty data directory to join this cluster",
+                hello.cluster_id
+            );
+            return self.refuse("WRONG_CLUSTER", text).await;
+        }
+        let name = match Name::parse("node", &hello.node) {
+            Ok(name) => name,
+            Err(invalid) => return self.refuse("INVALID_FACTS", invalid.to_string()).await,
+        };
+        let facts = match hello.facts.clone().map(NodeFacts::try_from) {
+            Some(Ok(facts)) => facts,
+            Some(Err(invalid)) => return self.refuse("INVALID_FACTS", invalid.to_string()).await,
+            None => return self.refuse("INVALID_FACTS", "facts: required".to_owned()).await,
+        };
+        if let Some(known) = view.node_named(&name)
+            && known.agent == hello.agent_id
+            && known.status == NodeStatus::Ready
+            && known.facts == facts
+        {
+            return Ok((known.id, name));
+        }
+        let command =
+            Command::RegisterNode { name: name.clone(), agent: hello.agent_id.clone(), facts: facts.into() };
+        let actor = Actor::Agent(name.clone());
+        let written =
+            self.dispatcher.core.proposer.submit_fenced(actor, self.leading.fence.term, command).await;
+        match written {
+            Ok(committed) => match committed.receipt {
+                Receipt::Node { id } => Ok((id, name)),
+                other => self.refuse("INTERNAL", format!("unexpected receipt {other:?}")).await,
+            },
+            Err(WriteError::Rejected(rejection @ Rejection::NodeNameTaken { .. })) => {
+                self.refuse("NODE_NAME_TAKEN", rejection.to_string()).await
+            }
+            Err(WriteError::Rejected(Rejection::Invalid(InvalidList(list)))) => {
+                self.refuse("INVALID_FACTS", InvalidList(list).to_string()).await
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn serve(&mut self, node: NodeId, name: Name, handle: &Handle) -> Result<(), SessionError> {
+        let mut stage = self.open(node, name).await?;
+        let mut reports = FuturesUnordered::new();
+        let silence = tokio::time::sleep(stage.lease);
+        tokio::pin!(silence);
+        loop {
+            tokio::select! {
+                biased;
+                () = self.leading.group.cancelled() => {
+                    self.send_body(redirect_body(&self.dispatcher)).await?;
+                    return Ok(());
+                }
+                () = handle.superseded.cancelled() => return Ok(()),
+                Some(done) = reports.next(), if !reports.is_empty() => {
+                    let ack: pb::StatusAck = done?;
+                    self.send_body(session_response::Body::Ack(ack)).await?;
+                }
+                message = self.inbound.message(), if reports.len() < REPORTS_IN_FLIGHT => {
+                    let Some(message) = message.map_err(|s| SessionError::Broken(Box::new(s)))? else { return Ok(()) };
+                    self.leading.liveness.heard(stage.node);
+                    silence.as_mut().reset(tokio::time::Instant::from_std(
+                        self.dispatcher.core.clock.monotonic().saturating_add(stage.lease).instant().into_std(),
+                    ));
+                    if let Some(session_request::Body::Status(batch)) = message.body {
+                        reports.push(self.report(stage.node, stage.name.clone(), batch));
+                    }
+                }
+                () = handle.dirty.notified() => {
+                    tokio::time::sleep(QUIET).await;
+                    self.advance(&mut stage).await?;
+                }
+                () = &mut silence => return Err(SessionError::Silent(stage.name)),
+            }
+        }
+    }
+
+    /// Welcome and the complete set.
+    async fn open(&self, node: NodeId, name: Name) -> Result<Stage, SessionError> {
+        let core = &self.dispatcher.core;
+        let view = core.node.view();
+        let lease = view.settings().node_lease;
+        let welcome = pb::Welcome {
+            fence: Some(self.fence()),
+            cluster_id: view.cluster().map(|c| c.to_string()).unwrap_or_default(),
+            leader: core.name.to_string(),
+            heartbeat: Some(duration(lease / BEATS_PER_LEASE)),
+            lease: Some(duration(lease)),
+            managers: agent_addresses(&view),
+            node_id: node.0,
+        };
+        self.send_body(session_response::Body::Welcome(welcome)).await?;
+        let wanted = set::wanted(&view, node);
+        let complete = set::difference(&view, &Told::new(), &wanted);
+        let message = pb::AssignmentSet {
+            fence: Some(self.fence()),
+            applies_to: 0,
+            results_in: 1,
+            assignments: complete.assignments,
+            removals: Vec::new(),
+            set_hash: set::hash(&wanted),
+        };
+        metrics::agent_assignments_sent("complete", 1);
+        self.send_body(session_response::Body::Complete(message)).await?;
+        Ok(Stage { node, name, lease, told: wanted, sequence: 1 })
+    }
+
+    /// Tells what changed since the last message.
+    async fn advance(&self, stage: &mut Stage) -> Result<(), SessionError> {
+        let view = self.dispatcher.core.node.view();
+        let wanted = set::wanted(&view, stage.node);
+        let change = set::difference(&view, &stage.told, &wanted);
+        if change.is_empty() {
+            return Ok(());
+        }
+        let message = pb::AssignmentSet {
+            fence: Some(self.fence()),
+            applies_to: stage.sequence,
+            results_in: stage.sequence + 1,
+            assignments: change.assignments,
+            removals: change.removals,
+            set_hash: set::hash(&wanted),
+        };
+        stage.sequence += 1;
+        stage.told = wanted;
+        metrics::agent_assignments_sent("incremental", 1);
+        self.send_body(session_response::Body::Increment(message)).await
+    }
+
+    /// Writes statuses to the log; what is committed, or wanted by nobody, is acknowledged.
+    fn report(
+        &self,
+        node: NodeId,
+        name: Name,
+        batch: pb::StatusBatch,
+    ) -> impl Future<Output = Result<pb::StatusAck, SessionError>> + use<> {
+        let proposer = self.dispatcher.core.proposer.clone();
+        let term = self.leading.fence.term;
+        async move {
+            let mut marks = Vec::new();
+            let mut reports: Vec<Report> = Vec::new();
+            for status in batch.statuses.into_iter().take(MAX_BATCH) {
+                marks.push(pb::StatusMark { task_id: status.task_id, seq: status.seq });
+                let task = status.task_id;
+                match Report::try_from(status) {
+                    Ok(report) => reports.push(report),
+                    Err(invalid) => warn!(node = %name, task, %invalid, "a status was not readable"),
+                }
+            }
+            if !reports.is_empty() {
+                let command = Command::ReportStatuses { node, reports };
+                metrics::agent_status_batches(1);
+                proposer.submit_fenced(Actor::Agent(name), term, command).await?;
+            }
+            Ok(pb::StatusAck { marks })
+        }
+    }
+
+    fn fence(&self) -> pb::Fence {
+        let fence = self.leading.fence;
+        pb::Fence { epoch: fence.epoch.0, term: fence.term.0 }
+    }
+
+    async fn refuse<T>(&self, reason: &str, message: String) -> Result<T, SessionError> {
+        let refusal = pb::Refusal { reason: reason.to_owned(), message: message.clone() };
+        self.send_body(session_response::Body::Refusal(refusal)).await?;
+        Err(SessionError::Refused(message))
+    }
+
+    /// An agent whose outbox stays full for a whole lease is cut off.
+    async fn send_body(&self, body: session_response::Body) -> Result<(), SessionError> {
+        let lease = self.dispatcher.core.node.view().settings().node_lease;
+        let sent = self.outbox.send_timeout(Ok(pb::SessionResponse { body: Some(body) }), lease).await;
+        sent.map_err(|_| SessionError::NotReading)
+    }
+}
+
+fn redirect_body(dispatcher: &Dispatcher) -> session_response::Body {
+    dispatcher.redirect().body.unwrap_or(session_response::Body::Redirect(pb::Redirect::default()))
+}

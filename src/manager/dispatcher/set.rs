@@ -1,0 +1,54 @@
+//! Sets of assignments and their differences: pure.
+
+use std::collections::BTreeMap;
+
+use quorate_model::{NodeId, TaskId, TaskState};
+use quorate_state::State;
+use quorate_wire::agent as pb;
+
+/// The tasks of one node as they were last told to its agent.
+pub(super) type Told = BTreeMap<TaskId, TaskState>;
+
+/// What is to be told.
+#[derive(Debug, Default)]
+pub(super) struct Difference {
+    pub(super) assignments: Vec<pb::Assignment>,
+    pub(super) removals: Vec<u64>,
+}
+
+impl Difference {
+    pub(super) fn is_empty(&self) -> bool {
+        self.assignments.is_empty() && self.removals.is_empty()
+    }
+}
+
+/// The tasks that `node` should know of: all that have not ended.
+///
+/// An ended task is removed from the set; its agent then removes the container.
+pub(super) fn wanted(view: &State, node: NodeId) -> Told {
+    view.tasks_on(node).filter(|t| !t.status.state.is_terminal()).map(|t| (t.id, t.desired)).collect()
+}
+
+/// What changed from `told` to `wanted`.
+pub(super) fn difference(view: &State, told: &Told, wanted: &Told) -> Difference {
+    let mut out = Difference::default();
+    for (id, desired) in wanted {
+        let known = told.get(id);
+        if known == Some(desired) {
+            continue;
+        }
+        let Some(task) = view.task(*id) else { continue };
+        let Some(mut assignment) = quorate_wire::agent::assignment(view, task) else { continue };
+        if known.is_some() {
+            assignment.spec = None;
+        }
+        out.assignments.push(assignment);
+    }
+    out.removals = told.keys().filter(|id| !wanted.contains_key(id)).map(|id| id.0).collect();
+    out
+}
+
+/// The hash that both sides compare.
+pub(super) fn hash(set: &Told) -> u64 {
+    quorate_wire::agent::set_hash(set.iter().map(|(id, desired)| (*id, *desired)))
+}

@@ -1,0 +1,278 @@
+//! Puts a manager together: bind first, build, spawn last.
+
+use std::{net::SocketAddr, time::Duration};
+
+use quorate_base::{
+    Rng,
+    tasks::{ShutdownReport, TaskGroup, TaskKind},
+    time::Clock,
+};
+use quorate_pki::{ListenError, Listener, Profile};
+use quorate_raft::{Node, Setup, StartError as ConsensusError, Told};
+use quorate_storage::{LogOptions, OpenError, Opened, Storage};
+use quorate_telemetry::recorder;
+use quorate_wire::{
+    agent::agent_service_server::AgentServiceServer,
+    api::{
+        cluster_service_server::ClusterServiceServer, job_service_server::JobServiceServer,
+        node_service_server::NodeServiceServer, task_service_server::TaskServiceServer,
+    },
+};
+use tokio::sync::watch;
+use tonic::service::Routes;
+use tracing::{error, info, warn};
+
+use crate::{
+    admin,
+    api::{ClusterApi, JobApi, NodeApi, TaskApi},
+    config::ManagerConfig,
+    core::{Core, Leading},
+    dispatcher::Dispatcher,
+    duties::Duties,
+    health,
+    proposer::Proposer,
+    routing::Router,
+};
+
+/// Largest message of a client: a specification and room around it.
+const MAX_API_MESSAGE: usize = 4 << 20;
+/// Largest message of an agent.
+const MAX_AGENT_MESSAGE: usize = 16 << 20;
+/// How long an orderly stop may take.
+const STOP_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Why a manager does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A port cannot be had.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// Its data directory cannot be used.
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    /// Consensus does not start.
+    #[error(transparent)]
+    Consensus(#[from] ConsensusError),
+    /// Metrics cannot be exported.
+    #[error(transparent)]
+    Metrics(#[from] recorder::InstallError),
+    /// The description of the API cannot be served.
+    #[error("the reflection service does not start: {0}")]
+    Reflection(#[from] tonic_reflection::server::Error),
+}
+
+/// A running manager.
+pub struct Manager {
+    core: Core,
+    group: TaskGroup,
+    consensus: TaskGroup,
+    addresses: Addresses,
+}
+
+/// Where it really listens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Addresses {
+    /// For clients.
+    pub api: SocketAddr,
+    /// For agents.
+    pub agents: SocketAddr,
+    /// For managers.
+    pub raft: SocketAddr,
+    /// For probes and metrics.
+    pub admin: SocketAddr,
+}
+
+/// The open ports of a manager; connections queue until it serves.
+pub struct Listeners {
+    api: Listener,
+    agents: Listener,
+    raft: Listener,
+    admin: Listener,
+}
+
+impl Listeners {
+    /// Opens all four.
+    ///
+    /// # Errors
+    /// [`ListenError`] of the first that cannot be had.
+    pub async fn bind(config: &ManagerConfig) -> Result<Self, ListenError> {
+        let security = &config.security;
+        Ok(Self {
+            api: security.listen(Profile::Api, config.api.listen).await?,
+            agents: security.listen(Profile::Agent, config.agents.listen).await?,
+            raft: security.listen(Profile::Peer, config.raft.listen).await?,
+            admin: security.listen(Profile::Admin, config.admin.listen).await?,
+        })
+    }
+
+    /// Where they are: the real ports if port 0 was asked for.
+    #[must_use]
+    pub fn addresses(&self) -> Addresses {
+        Addresses {
+            api: self.api.local_addr(),
+            agents: self.agents.local_addr(),
+            raft: self.raft.local_addr(),
+            admin: self.admin.local_addr(),
+        }
+    }
+}
+
+impl Manager {
+    /// Binds every port, opens the store, starts to serve. The cluster forms, or is joined, afterwards.
+    ///
+    /// # Errors
+    /// [`StartError`]: the first thing that is wrong; nothing keeps running.
+    pub async fn start(config: ManagerConfig, clock: Clock, group: TaskGroup) -> Result<Self, StartError> {
+        let listeners = Listeners::bind(&config).await?;
+        Self::start_on(config, listeners, clock, group).await
+    }
+
+    /// The same on ports that are open already.
+    ///
+    /// # Errors
+    /// As [`Manager::start`].
+    pub async fn start_on(
+        config: ManagerConfig,
+        listeners: Listeners,
+        clock: Clock,
+        group: TaskGroup,
+    ) -> Result<Self, StartError> {
+        let metrics = recorder::install()?;
+        let addresses = listeners.addresses();
+        let mut rng = Rng::from_entropy();
+        let opened = open_store(&config, rng.fork("raft id")).await?;
+        let setup = Setup {
+            opened,
+            addr: config.raft.told(addresses.raft),
+            told: Told {
+                api_addr: config.api.told(addresses.api),
+                agent_addr: config.agents.told(addresses.agents),
+                version: config.version.clone(),
+            },
+            managers: config.managers.iter().map(|(name, addr)| (name.to_string(), addr.clone())).collect(),
+            config: config.consensus.clone(),
+            security: config.security.clone(),
+            rng,
+        };
+        // Its tasks outlive the rest: what stops still needs it.
+        let consensus = TaskGroup::new("consensus", quorate_telemetry::logging::log_task_failure);
+        let node = Node::start(setup, &consensus).await?;
+        let proposer = Proposer::start(node.clone(), clock.clone(), &group);
+        let core =
+            Core { name: config.name.clone(), node, proposer, security: config.security.clone(), clock };
+        let (leading, duties_on) = watch::channel::<Option<Leading>>(None);
+        let dispatcher = Dispatcher::new(core.clone(), duties_on);
+        serve(&config, &core, &dispatcher, listeners, metrics, &group).await?;
+        Duties::start(core.clone(), dispatcher, config.settings.clone(), leading, &group);
+        info!(manager = %core.name, api = %addresses.api, agents = %addresses.agents, raft = %addresses.raft,
+              admin = %addresses.admin, "manager started");
+        Ok(Self { core, group, consensus, addresses })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn addresses(&self) -> Addresses {
+        self.addresses
+    }
+
+    /// Consensus, for tests and tools in the same process.
+    #[must_use]
+    pub fn node(&self) -> &Node {
+        &self.core.node
+    }
+
+    /// Waits until the manager cannot go on: its store failed or a vital task ended. The process must exit then.
+    pub async fn failed(&self) -> String {
+        tokio::select! {
+            fatal = self.core.node.fatal() => fatal.to_string(),
+            failure = self.group.failed() => failure.to_string(),
+            failure = self.consensus.failed() => failure.to_string(),
+        }
+    }
+
+    /// Stops in order: not ready, duties, servers, consensus.
+    pub async fn shutdown(self) -> ShutdownReport {
+        info!(manager = %self.core.name, "stopping");
+        self.group.cancel();
+        // Before the servers end: the next leader needs this one's answers to catch up.
+        self.core.node.hand_over().await;
+        let report = self.group.shutdown(STOP_DEADLINE).await;
+        self.core.node.shutdown().await;
+        self.consensus.shutdown(STOP_DEADLINE).await;
+        report
+    }
+}
+
+/// Opens the data directory off the async workers and tells what it found.
+async fn open_store(config: &ManagerConfig, mut rng: Rng) -> Result<Opened, StartError> {
+    let (path, name) = (config.data_dir.clone(), config.name.to_string());
+    let opened =
+        tokio::task::spawn_blocking(move || Storage::open(&path, &name, LogOptions::default(), &mut rng));
+    let opened = opened.await.map_err(|e| ConsensusError::Core { reason: e.to_string() })??;
+    if let Some(quarantined) = &opened.quarantined {
+        warn!(moved_to = %quarantined.path.display(), reason = quarantined.reason,
+              "the store was damaged and moved aside; this manager joins anew under another Raft id");
+    }
+    for image in &opened.damaged_images {
+        warn!(?image, "a damaged image was skipped");
+    }
+    Ok(opened)
+}
+
+/// Builds the services and starts the servers.
+async fn serve(
+    config: &ManagerConfig,
+    core: &Core,
+    dispatcher: &Dispatcher,
+    listeners: Listeners,
+    metrics: recorder::Handle,
+    group: &TaskGroup,
+) -> Result<(), StartError> {
+    let (reporter, health_service) = tonic_health::server::health_reporter();
+    health::not_serving(&reporter).await;
+    let router = Router::new(core.clone());
+    let describe = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(quorate_wire::PUBLIC_DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    let api = Routes::new(
+        JobServiceServer::new(JobApi::new(core.clone(), router)).max_decoding_message_size(MAX_API_MESSAGE),
+    )
+    .add_service(TaskServiceServer::new(TaskApi::new(core.clone())))
+    .add_service(NodeServiceServer::new(NodeApi::new(core.clone())))
+    .add_service(ClusterServiceServer::new(ClusterApi::new(core.clone())))
+    .add_service(health_service)
+    .add_service(describe().build_v1()?)
+    .add_service(describe().build_v1alpha()?);
+    let agents =
+        Routes::new(AgentServiceServer::new(dispatcher.clone()).max_decoding_message_size(MAX_AGENT_MESSAGE));
+    let peers = Routes::new(core.node.service());
+    spawn_grpc(config, Profile::Api, "api server", api, listeners.api, group);
+    spawn_grpc(config, Profile::Agent, "agent server", agents, listeners.agents, group);
+    spawn_grpc(config, Profile::Peer, "peer server", peers, listeners.raft, group);
+    let http = admin::routes(core.clone(), metrics, group.clone());
+    group.spawn(TaskKind::critical("admin server"), async move {
+        axum::serve(listeners.admin.into_tcp(), http).await
+    });
+    health::follow(core, reporter, group);
+    Ok(())
+}
+
+fn spawn_grpc(
+    config: &ManagerConfig,
+    profile: Profile,
+    name: &'static str,
+    routes: Routes,
+    listener: Listener,
+    group: &TaskGroup,
+) {
+    let mut server = config.security.server(profile);
+    group.spawn(TaskKind::critical(name), async move {
+        let served = server.add_routes(routes).serve_with_incoming(listener.incoming()).await;
+        if let Err(error) = &served {
+            error!(%error, server = name, "a server ended");
+        }
+        served
+    });
+}

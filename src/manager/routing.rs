@@ -1,0 +1,207 @@
+//! Writes reach the leader from any manager: a follower passes a call on once.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use quorate_base::{sync::lock, time::Mono};
+use quorate_pki::Profile;
+use quorate_telemetry::metrics;
+use quorate_wire::status::{ApiError, Reason};
+use tonic::{Request, Response, Status, metadata::AsciiMetadataValue, transport::Channel};
+
+use crate::core::Core;
+
+/// Marks a call that a follower passed on; a second hop is refused.
+pub const FORWARDED_BY: &str = "quorate-forwarded-by";
+/// How long a call may wait here for a leader, and how long it is tried while nothing was done for certain.
+const PATIENCE: Duration = Duration::from_millis(1500);
+/// The most that a passed-on call may take.
+const FORWARD_DEADLINE: Duration = Duration::from_secs(10);
+/// Dialling the leader's API.
+const CONNECT_DEADLINE: Duration = Duration::from_millis(500);
+
+/// Sends writes to where they can be done.
+#[derive(Clone)]
+pub struct Router {
+    core: Core,
+    channels: Arc<Mutex<BTreeMap<String, Channel>>>,
+}
+
+/// Where a write can be done.
+enum Route {
+    Here,
+    There { name: String, address: String },
+}
+
+impl Router {
+    /// A router without connections yet.
+    #[must_use]
+    pub fn new(core: Core) -> Self {
+        Self { core, channels: Arc::default() }
+    }
+
+    /// Runs a write here when this manager leads, else at the leader.
+    ///
+    /// Tries again, for a short while, as long as it is certain that nothing was done.
+    ///
+    /// # Errors
+    /// Those of the write, and [`Reason::NoLeader`].
+    pub async fn write<Q, A, L, LF, F, FF>(
+        &self,
+        request: Request<Q>,
+        local: L,
+        forward: F,
+    ) -> Result<Response<A>, Status>
+    where
+        Q: Clone,
+        L: Fn(Q) -> LF,
+        LF: Future<Output = Result<A, ApiError>>,
+        F: Fn(Channel, Request<Q>) -> FF,
+        FF: Future<Output = Result<Response<A>, Status>>,
+    {
+        let forwarded = request.metadata().contains_key(FORWARDED_BY);
+        let body = request.into_inner();
+        let give_up = self.core.clock.monotonic().saturating_add(PATIENCE);
+        loop {
+            let result = match self.route(give_up).await? {
+                Route::Here => local(body.clone()).await.map(Response::new).map_err(Status::from),
+                Route::There { name, .. } if forwarded => return Err(self.second_hop(&name).into()),
+                Route::There { name, address } => self.pass_on(&name, &address, body.clone(), &forward).await,
+            };
+            match result {
+                Err(status) if self.core.clock.monotonic() < give_up && nothing_done(&status) => {
+                    self.wait_for_change(give_up).await
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Waits until a leader is known.
+    async fn route(&self, give_up: Mono) -> Result<Route, Status> {
+        let mut leadership = self.core.node.leadership();
+        let known = leadership.wait_for(|l| l.me || l.leader.is_some());
+        let left = give_up.since(self.core.clock.monotonic());
+        let Ok(Ok(now)) = tokio::time::timeout(left, known).await.map(|r| r.map(|l| l.clone())) else {
+            return Err(self.core.no_leader().into());
+        };
+        if now.me {
+            return Ok(Route::Here);
+        }
+        let name = now.leader.map(|l| l.name).unwrap_or_default();
+        let address = self.core.api_address(&name);
+        if address.is_empty() {
+            return Err(self.core.no_leader().into());
+        }
+        Ok(Route::There { name, address })
+    }
+
+    /// Lets the next change of leadership come, a short while at the most.
+    async fn wait_for_change(&self, give_up: Mono) {
+        let mut leadership = self.core.node.leadership();
+        leadership.mark_unchanged();
+        let pause = give_up.since(self.core.clock.monotonic()).min(Duration::from_millis(20));
+        let _quiet = tokio::time::timeout(pause, leadership.changed()).await;
+    }
+
+    fn second_hop(&self, leader: &str) -> ApiError {
+        ApiError::new(
+            Reason::NotLeader,
+            "the call was passed on once already and this manager does not lead any more",
+        )
+        .with("manager", self.core.name.as_str())
+        .with("leader", leader)
+        .with("leader_address", self.core.api_address(leader))
+        .after(crate::core::RETRY_AFTER)
+    }
+
+    async fn pass_on<Q, A, F, FF>(
+        &self,
+        name: &str,
+        address: &str,
+        body: Q,
+        forward: &F,
+    ) -> Result<Response<A>, Status>
+    where
+        F: Fn(Channel, Request<Q>) -> FF,
+        FF: Future<Output = Result<Response<A>, Status>>,
+    {
+        let channel = self.channel(address).await.map_err(|why| {
+            metrics::api_forwarded("unreachable", 1);
+            self.unreachable(name, address, &why)
+        })?;
+        let mut request = Request::new(body);
+        request.set_timeout(FORWARD_DEADLINE);
+        if let Ok(me) = AsciiMetadataValue::try_from(self.core.name.as_str()) {
+            request.metadata_mut().insert(FORWARDED_BY, me);
+        }
+        let result = tokio::time::timeout(FORWARD_DEADLINE, forward(channel, request)).await;
+        let result =
+            result.unwrap_or_else(|_| Err(Status::deadline_exceeded("the leader did not answer in time")));
+        metrics::api_forwarded(if result.is_ok() { "ok" } else { "failed" }, 1);
+        result.map_err(|status| {
+            if ApiError::is_ours(&status) {
+                return status;
+            }
+            lock(&self.channels).remove(address);
+            if never_connected(&status) {
+                return self.unreachable(name, address, "the connection was refused");
+            }
+            // The connection broke under the call: the leader may have done it.
+            let text = format!(
+                "the connection to the leader {name} broke: the write may or may not have been done; \
+                 try again with the same request id to find out"
+            );
+            ApiError::new(Reason::CommitTimeout, text).with("manager", self.core.name.as_str()).into()
+        })
+    }
+
+    fn unreachable(&self, name: &str, address: &str, why: &str) -> Status {
+        ApiError::new(Reason::NoLeader, format!("the leader {name} cannot be reached at {address}: {why}"))
+            .with("manager", self.core.name.as_str())
+            .after(crate::core::RETRY_AFTER)
+            .into()
+    }
+
+    /// A connected channel: dialling apart from calling keeps "not reached" apart from "outcome unknown".
+    async fn channel(&self, address: &str) -> Result<Channel, String> {
+        if let Some(channel) = lock(&self.channels).get(address) {
+            return Ok(channel.clone());
+        }
+        let endpoint = self.core.security.endpoint(Profile::Api, address).map_err(|e| e.to_string())?;
+        let connected = tokio::time::timeout(CONNECT_DEADLINE, endpoint.connect()).await;
+        let channel = match connected {
+            Ok(Ok(channel)) => channel,
+            Ok(Err(error)) => return Err(error.to_string()),
+            Err(_) => return Err("no answer".to_owned()),
+        };
+        let mut channels = lock(&self.channels);
+        // Managers are few; whatever is beyond them is an old address.
+        if channels.len() >= 16 {
+            channels.clear();
+        }
+        channels.insert(address.to_owned(), channel.clone());
+        Ok(channel)
+    }
+}
+
+/// Whether an error is certain to mean that nothing was done and that another try may succeed.
+fn nothing_done(status: &Status) -> bool {
+    ApiError::is_ours(status)
+        && matches!(ApiError::from_status(status).reason, Reason::NoLeader | Reason::NotLeader)
+}
+
+/// Whether the call failed while its channel was being connected: it never left this machine.
+fn never_connected(status: &Status) -> bool {
+    let mut source = std::error::Error::source(status);
+    while let Some(error) = source {
+        if error.is::<tonic::ConnectError>() {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}

@@ -1,0 +1,166 @@
+//! Managers of one test process, on real ports and real stores.
+
+use std::{collections::BTreeMap, path::Path, time::Duration};
+
+use quorate_base::{tasks::TaskGroup, time::Clock};
+use quorate_manager::{Address, Addresses, Listeners, Manager, ManagerConfig};
+use quorate_model::{Name, Settings};
+use quorate_pki::Security;
+use quorate_raft::RaftConfig;
+use quorate_wire::api::{
+    cluster_service_client::ClusterServiceClient, job_service_client::JobServiceClient,
+    task_service_client::TaskServiceClient,
+};
+use tempfile::TempDir;
+use tonic::transport::Channel;
+
+/// Longest wait for a condition; a test that needs it is broken anyway.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One manager with what is needed to start it again.
+pub(crate) struct Member {
+    pub(crate) name: Name,
+    pub(crate) addresses: Addresses,
+    config: ManagerConfig,
+    group: TaskGroup,
+    manager: Option<Manager>,
+}
+
+/// Three managers or one.
+pub(crate) struct Cluster {
+    pub(crate) members: Vec<Member>,
+    _dir: TempDir,
+}
+
+impl Cluster {
+    /// Starts `count` managers and waits until they have a leader that serves.
+    pub(crate) async fn start(count: usize) -> Self {
+        let mut cluster = Self::prepare(count).await;
+        for member in 0..count {
+            cluster.run(member).await;
+        }
+        cluster.leader().await;
+        cluster
+    }
+
+    /// Ports and folders for `count` managers, none of them running.
+    pub(crate) async fn prepare(count: usize) -> Self {
+        let dir = TempDir::new().unwrap();
+        let mut members = Vec::new();
+        for i in 1..=count {
+            let name: Name = format!("m{i}").parse().unwrap();
+            let config = config(&name, dir.path());
+            let listeners = Listeners::bind(&config).await.unwrap();
+            members.push((name, config, listeners));
+        }
+        let peers: BTreeMap<Name, String> =
+            members.iter().map(|(name, _, l)| (name.clone(), l.addresses().raft.to_string())).collect();
+        let members = members
+            .into_iter()
+            .map(|(name, mut config, listeners)| {
+                let addresses = listeners.addresses();
+                config.managers = peers.clone();
+                config.api = Address::at(addresses.api);
+                config.agents = Address::at(addresses.agents);
+                config.raft = Address::at(addresses.raft);
+                config.admin = Address::at(addresses.admin);
+                Member { name, addresses, config, group: group(), manager: None }
+            })
+            .collect();
+        Self { members, _dir: dir }
+    }
+
+    /// Starts a member that does not run.
+    pub(crate) async fn run(&mut self, at: usize) {
+        let member = &mut self.members[at];
+        assert!(member.manager.is_none(), "{} runs already", member.name);
+        member.group = group();
+        let config = member.config.clone();
+        member.manager = Some(Manager::start(config, Clock::system(), member.group.clone()).await.unwrap());
+    }
+
+    /// Stops a member.
+    pub(crate) async fn stop(&mut self, at: usize) {
+        if let Some(manager) = self.members[at].manager.take() {
+            manager.shutdown().await;
+        }
+    }
+
+    /// Waits for a leader whose duties run, and returns its place.
+    pub(crate) async fn leader(&self) -> usize {
+        until("a leader that serves", async || {
+            for (i, member) in self.members.iter().enumerate() {
+                if let Some(manager) = &member.manager
+                    && manager.node().leadership().borrow().me
+                    && manager.node().view().managers().count() == self.members.len()
+                {
+                    return Some(i);
+                }
+            }
+            None
+        })
+        .await
+    }
+
+    /// A running member that does not lead.
+    pub(crate) async fn follower(&self) -> usize {
+        let leader = self.leader().await;
+        (0..self.members.len()).find(|i| *i != leader && self.members[*i].manager.is_some()).unwrap()
+    }
+
+    pub(crate) fn manager(&self, at: usize) -> &Manager {
+        self.members[at].manager.as_ref().unwrap()
+    }
+
+    pub(crate) fn jobs(&self, at: usize) -> JobServiceClient<Channel> {
+        JobServiceClient::new(channel(&self.members[at].addresses.api.to_string()))
+    }
+
+    pub(crate) fn tasks(&self, at: usize) -> TaskServiceClient<Channel> {
+        TaskServiceClient::new(channel(&self.members[at].addresses.api.to_string()))
+    }
+
+    pub(crate) fn cluster(&self, at: usize) -> ClusterServiceClient<Channel> {
+        ClusterServiceClient::new(channel(&self.members[at].addresses.api.to_string()))
+    }
+}
+
+/// A lazy channel to a loopback address.
+pub(crate) fn channel(address: &str) -> Channel {
+    Channel::from_shared(format!("http://{address}")).unwrap().connect_lazy()
+}
+
+/// Asks again until there is an answer.
+pub(crate) async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let asking = async {
+        loop {
+            if let Some(answer) = ask().await {
+                return answer;
+            }
+            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("never came: {what}"))
+}
+
+fn group() -> TaskGroup {
+    TaskGroup::new("test", |failure| eprintln!("{failure}"))
+}
+
+fn config(name: &Name, dir: &Path) -> ManagerConfig {
+    let any = || Address::at("127.0.0.1:0".parse().unwrap());
+    ManagerConfig {
+        name: name.clone(),
+        data_dir: dir.join(name.as_str()),
+        api: any(),
+        agents: any(),
+        raft: any(),
+        admin: any(),
+        managers: BTreeMap::new(),
+        consensus: RaftConfig::default(),
+        security: Security::PlaintextLoopback,
+        settings: Settings { node_lease: Duration::from_secs(2), ..Settings::default() },
+        version: "test".to_owned(),
+    }
+}

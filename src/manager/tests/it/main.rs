@@ -1,0 +1,8 @@
+//! Managers as their clients and agents meet them: real servers, real stores.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod agents;
+mod cluster;
+mod reads;
+mod writes;

@@ -108,6 +108,12 @@ struct BenchArgs {
     /// Fake agents.
     #[arg(long, default_value_t = 10)]
     agents: u32,
+    /// Numbers of clients that write at once.
+    #[arg(long, value_delimiter = ',', default_value = "1,16,64,256")]
+    clients: Vec<usize>,
+    /// Seconds that each number of clients writes.
+    #[arg(long, default_value_t = 5)]
+    seconds: u64,
 }
 
 /// How a command ended.
@@ -145,8 +151,14 @@ async fn run(cli: Cli) -> Result<Ended> {
         Command::KillLeader(args) => Box::pin(run_kill_leader(quorate, args, &term)).await,
         Command::KillAgents(args) => Box::pin(run_kill_agents(quorate, args, &term)).await,
         Command::Bench(args) => {
-            let plan =
-                bench::Plan { quorate, rounds: args.rounds, replicas: args.replicas, agents: args.agents };
+            let plan = bench::Plan {
+                quorate,
+                rounds: args.rounds,
+                replicas: args.replicas,
+                agents: args.agents,
+                clients: args.clients,
+                span: Duration::from_secs(args.seconds),
+            };
             guarded(Box::pin(async { bench::print(&plan, &term).await.map(|()| Ended::Held) })).await
         }
     }

@@ -43,9 +43,9 @@ impl Spans {
 
 impl FromIterator<Duration> for Spans {
     fn from_iter<I: IntoIterator<Item = Duration>>(spans: I) -> Self {
-        let mut all = Self::default();
-        spans.into_iter().for_each(|span| all.push(span));
-        all
+        let mut all: Vec<Duration> = spans.into_iter().collect();
+        all.sort_unstable();
+        Self(all)
     }
 }
 

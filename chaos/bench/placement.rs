@@ -1,13 +1,12 @@
-//! Benchmarks: printed, never asserted.
+//! One job of many replicas on agents whose containers are fake: create → all assigned.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use quorate_base::Clock;
 
 use crate::api::Api;
-use crate::cluster::{Cluster, Plan as ClusterPlan};
+use crate::bench::Plan;
 use crate::drills::Run;
 use crate::report::{Spans, columns, millis};
 use crate::term::Term;
@@ -18,19 +17,6 @@ use crate::workload::{On, idle_service};
 const LIMIT: Duration = Duration::from_secs(120);
 /// The job's namespace.
 const NAMESPACE: &str = "bench";
-
-/// What to measure.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// The executable under test.
-    pub quorate: PathBuf,
-    /// Rounds.
-    pub rounds: u32,
-    /// Replicas of the job.
-    pub replicas: u32,
-    /// Agents with nothing but the fake runtime.
-    pub agents: u32,
-}
 
 /// How long one job took, from its submission on.
 struct Round {
@@ -43,31 +29,14 @@ struct Round {
 ///
 /// # Errors
 /// When the cluster does not do its work within the bounds.
-pub async fn print(plan: &Plan, term: &Term) -> Result<()> {
-    let mut cluster = Cluster::lay_out(ClusterPlan {
-        quorate: plan.quorate.clone(),
-        managers: 3,
-        agents: usize::try_from(plan.agents)?,
-        runtimes: vec!["fake"],
-        lease: Duration::from_secs(5),
-        documented_ports: false,
-    })?;
-    let run = Run::begin(&cluster)?;
-    let title = format!("Starting 3 managers and {} agents with the fake runtime", plan.agents);
-    let leader = term
-        .step(&title, async |note| {
-            cluster.start()?;
-            Ok((cluster.ready(LIMIT, &note).await?, String::new()))
-        })
-        .await?;
-    let api = cluster.apis().into_iter().nth(leader.index).context("the leader is no manager")?;
+pub async fn print(plan: &Plan, api: &Api, run: &Run, term: &Term) -> Result<()> {
     let mut rounds = Vec::new();
     for number in 0..=plan.rounds {
         let title =
             if number == 0 { "Warming up".to_owned() } else { format!("Round {number} of {}", plan.rounds) };
         let round = term
             .step(&title, async |_| {
-                let round = place(&api, &run, plan.replicas, number).await?;
+                let round = place(api, run, plan.replicas, number).await?;
                 let told = format!("all assigned after {}", millis(round.assigned));
                 Ok((round, told))
             })
@@ -76,8 +45,6 @@ pub async fn print(plan: &Plan, term: &Term) -> Result<()> {
             rounds.push(round);
         }
     }
-    cluster.stop().await?;
-
     term.heading(&format!(
         "{} replicas of one job on {} fake agents, 3 managers, all on this machine",
         plan.replicas, plan.agents

@@ -1,0 +1,293 @@
+//! The one stream to the leader: found by redirects, dialled again with growing waits, fenced against older leaders.
+
+mod converse;
+mod link;
+mod set;
+mod target;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use quorate_base::sync::lock;
+use quorate_base::{Backoff, Mono};
+use quorate_pki::Profile;
+use quorate_telemetry::metrics;
+use quorate_wire::agent::agent_service_client::AgentServiceClient;
+use quorate_wire::agent::{Fence, Hello, session_request, session_response};
+use tokio::sync::watch;
+
+use crate::config::AgentConfig;
+use crate::data_dir::Identity;
+use crate::facts;
+use crate::runner::Core;
+use crate::worker::Worker;
+use link::Link;
+use target::Targets;
+
+/// Waits after failed attempts: short at first, since a new leader is elected within a second.
+const RETRY: Backoff = Backoff::doubling(Duration::from_millis(100), Duration::from_secs(5));
+/// Waits after a refusal, which only an operator can lift.
+const REFUSED: Backoff = Backoff::doubling(Duration::from_secs(5), Duration::from_secs(60));
+/// The longest that a manager may take to take a stream, and then to say its first word.
+const FIRST_WORD: Duration = Duration::from_secs(5);
+/// Redirects in a row that are followed at once; managers that disagree must not make an agent spin.
+const MOST_REDIRECTS: u32 = 3;
+/// Largest message that is taken: a complete set of very many tasks.
+const MOST_BYTES: usize = 64 << 20;
+
+/// How the session stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SessionState {
+    /// None since the start.
+    Connecting,
+    /// One stands, and the complete set was applied.
+    Connected {
+        /// Address of the leader.
+        address: String,
+        /// Its name.
+        leader: String,
+    },
+    /// The last one ended.
+    Lost {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Why a session, or the attempt at one, ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum End {
+    /// The manager is not the leader; perhaps it knows who is.
+    Redirected(Option<String>),
+    /// The manager will not have this agent, or it is of another cluster.
+    Refused(String),
+    /// Could not be had, or broke.
+    Broken(String),
+    /// What was said cannot be continued: ask for the complete set.
+    Gap(String),
+    /// The leader must hear of changed facts.
+    FactsChanged,
+}
+
+impl End {
+    /// For the metric: few fixed words.
+    const fn label(&self) -> &'static str {
+        match self {
+            Self::Redirected(_) => "redirected",
+            Self::Refused(_) => "refused",
+            Self::Broken(_) => "broken",
+            Self::Gap(_) => "gap",
+            Self::FactsChanged => "facts",
+        }
+    }
+
+    fn reason(&self) -> String {
+        match self {
+            Self::Redirected(Some(leader)) => format!("redirected to {leader}"),
+            Self::Redirected(None) => "no leader is known".to_owned(),
+            Self::Refused(reason) | Self::Broken(reason) | Self::Gap(reason) => reason.clone(),
+            Self::FactsChanged => "the node's facts changed".to_owned(),
+        }
+    }
+}
+
+/// Keeps the session.
+#[derive(Debug)]
+pub(crate) struct Session {
+    core: Arc<Core>,
+    worker: Arc<Worker>,
+    config: AgentConfig,
+    identity: Identity,
+    state: watch::Sender<SessionState>,
+    targets: Mutex<Targets>,
+}
+
+impl Session {
+    pub(crate) fn new(core: Arc<Core>, worker: Arc<Worker>, config: AgentConfig, identity: Identity) -> Self {
+        let targets = Mutex::new(Targets::new(core.fork("targets")));
+        Self { core, worker, config, identity, state: watch::Sender::new(SessionState::Connecting), targets }
+    }
+
+    pub(crate) fn state(&self) -> watch::Receiver<SessionState> {
+        self.state.subscribe()
+    }
+
+    /// Keeps a session for as long as it is polled.
+    pub(crate) async fn run(&self) {
+        let mut retry = RETRY.delays(self.core.fork("retry"));
+        let mut refused = REFUSED.delays(self.core.fork("refused"));
+        let mut redirects = 0;
+        loop {
+            let address = self.next_target();
+            let started = self.core.clock.monotonic();
+            let mut welcomed = None;
+            let end = self.attend(&address, &mut welcomed).await;
+            self.core.reporter.rewind();
+            self.note(&address, &end, welcomed.is_some());
+            if welcomed.is_some_and(|at: Mono| at.since(started) < self.core.clock.monotonic().since(started))
+            {
+                retry.reset();
+                refused.reset();
+            }
+            redirects = if matches!(end, End::Redirected(Some(_))) { redirects + 1 } else { 0 };
+            let wait = match end {
+                End::Redirected(Some(leader)) => {
+                    lock(&self.targets).prefer(leader);
+                    if redirects <= MOST_REDIRECTS { Duration::ZERO } else { retry.next_delay() }
+                }
+                End::Refused(_) => refused.next_delay(),
+                End::Gap(_) | End::FactsChanged => {
+                    lock(&self.targets).prefer(address);
+                    retry.next_delay()
+                }
+                End::Redirected(None) | End::Broken(_) => retry.next_delay(),
+            };
+            self.core.clock.sleep(wait).await;
+        }
+    }
+
+    fn next_target(&self) -> String {
+        let learned = self.core.ledger.read().managers.clone();
+        lock(&self.targets).next(&learned, &self.config.managers)
+    }
+
+    fn note(&self, address: &str, end: &End, welcomed: bool) {
+        metrics::agent_reconnects(end.label(), 1);
+        let reason = format!("{address}: {}", end.reason());
+        let news = self.state.send_replace(SessionState::Lost { reason: reason.clone() });
+        let same = news == SessionState::Lost { reason: reason.clone() };
+        match end {
+            End::Refused(_) => tracing::error!(%reason, "the manager refuses this agent"),
+            // An attempt that fails like the one before is no news.
+            _ if same && !welcomed => tracing::debug!(%reason, "no session"),
+            End::Redirected(_) => tracing::debug!(%reason, "no session"),
+            _ => tracing::warn!(%reason, "no session; tasks go on"),
+        }
+    }
+
+    /// One session, or the attempt at one.
+    async fn attend(&self, address: &str, welcomed: &mut Option<Mono>) -> End {
+        match self.open(address).await {
+            Ok((link, first)) => match self.welcome(address, first).await {
+                Ok(welcome) => {
+                    *welcomed = Some(self.core.clock.monotonic());
+                    self.converse(address, link, welcome).await
+                }
+                Err(end) => end,
+            },
+            Err(end) => end,
+        }
+    }
+
+    async fn open(&self, address: &str) -> Result<(Link, session_response::Body), End> {
+        let broken = |what: &str, error: &dyn std::fmt::Display| End::Broken(format!("{what}: {error}"));
+        let endpoint = self.config.security.endpoint(Profile::Agent, address);
+        let endpoint = endpoint.map_err(|error| broken("cannot dial", &error))?;
+        let channel =
+            endpoint.connect().await.map_err(|error| broken("cannot connect", &innermost(&error)))?;
+        let client = AgentServiceClient::new(channel).max_decoding_message_size(MOST_BYTES);
+        let hello = session_request::Body::Hello(self.hello());
+        let open = Link::open(client, hello);
+        let late = |_| End::Broken("it does not answer".to_owned());
+        let link = tokio::time::timeout(FIRST_WORD, open).await.map_err(late)?;
+        let mut link = link.map_err(|status| End::Broken(status.message().to_owned()))?;
+        let first = tokio::time::timeout(FIRST_WORD, link.next()).await.map_err(late)?;
+        first.map(|first| (link, first))
+    }
+
+    fn hello(&self) -> Hello {
+        let facts = facts::gather(&self.config, self.core.runtimes.offer().borrow().clone());
+        let contents = self.core.ledger.read();
+        Hello {
+            node: self.config.node.to_string(),
+            agent_id: self.identity.agent_id.clone(),
+            incarnation: self.identity.incarnation,
+            facts: Some((&facts).into()),
+            cluster_id: contents.cluster.to_string(),
+            fence: Some(contents.fence),
+        }
+    }
+
+    /// Checks a manager's first word, and remembers what it says of the cluster.
+    async fn welcome(&self, address: &str, first: session_response::Body) -> Result<Welcome, End> {
+        let welcome = match first {
+            session_response::Body::Welcome(welcome) => welcome,
+            session_response::Body::Redirect(redirect) => {
+                self.learn(redirect.managers);
+                let leader =
+                    Some(redirect.leader_address).filter(|leader| !leader.is_empty() && leader != address);
+                return Err(End::Redirected(leader));
+            }
+            session_response::Body::Refusal(refusal) => {
+                return Err(End::Refused(format!("{}: {}", refusal.reason, refusal.message)));
+            }
+            _ => return Err(End::Broken("its first word was none of welcome, redirect, refusal".to_owned())),
+        };
+        let fence = welcome.fence.unwrap_or_default();
+        self.check_fence(fence)?;
+        let cluster = Arc::clone(&self.core.ledger.read().cluster);
+        if welcome.cluster_id.is_empty() {
+            return Err(End::Broken("it does not name its cluster".to_owned()));
+        }
+        if !cluster.is_empty() && *cluster != *welcome.cluster_id {
+            return Err(End::Refused(format!(
+                "it belongs to cluster {}, this agent's data directory to cluster {cluster}: correct the managers in the \
+                 agent's configuration, or give it an empty data directory to join the other cluster",
+                welcome.cluster_id
+            )));
+        }
+        let heartbeat =
+            welcome.heartbeat.map(|sent| link::span(sent.seconds, sent.nanos)).filter(|span| !span.is_zero());
+        let heartbeat = heartbeat.ok_or_else(|| End::Broken("it names no heartbeat".to_owned()))?;
+        let lease =
+            welcome.lease.map(|sent| link::span(sent.seconds, sent.nanos)).unwrap_or_default().max(heartbeat);
+        let ((), change) = self.core.ledger.change(|contents| {
+            contents.cluster = welcome.cluster_id.into();
+            contents.fence = contents.fence.max(fence);
+            if !welcome.managers.is_empty() {
+                contents.managers = welcome.managers;
+            }
+        });
+        self.core.ledger.durable(change).await;
+        Ok(Welcome { leader: welcome.leader, heartbeat, lease })
+    }
+
+    /// Refuses the word of an older leader than one that was obeyed.
+    fn check_fence(&self, fence: Fence) -> Result<(), End> {
+        let newest = self.core.ledger.read().fence;
+        if fence >= newest {
+            return Ok(());
+        }
+        Err(End::Broken(format!(
+            "it leads in epoch {} term {}, and this agent has obeyed epoch {} term {}: an older leader is not followed",
+            fence.epoch, fence.term, newest.epoch, newest.term
+        )))
+    }
+
+    fn learn(&self, managers: Vec<String>) {
+        self.core.ledger.change_if(|contents| {
+            let news = !managers.is_empty() && contents.managers != managers;
+            if news {
+                contents.managers = managers;
+            }
+            ((), news)
+        });
+    }
+}
+
+/// A leader's welcome, checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Welcome {
+    leader: String,
+    heartbeat: Duration,
+    lease: Duration,
+}
+
+/// The cause that says something: tonic's own texts are "transport error".
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}

@@ -1,0 +1,325 @@
+//! Each transition of the ladder, and that states never go down.
+
+use super::*;
+use proptest::prelude::*;
+use quorate_model::RestartCondition;
+use quorate_model::task::MAX_REASON;
+
+const NOW: Timestamp = Timestamp::from_millis(1_000_000);
+
+fn order(desired: TaskState) -> Order {
+    Order { desired, removed: false, restart: RestartPolicy::default(), pull: true }
+}
+
+fn record(state: TaskState) -> Record {
+    let mut record = Record::accepted(Timestamp::from_millis(1));
+    record.status.state = state;
+    record
+}
+
+fn view(seen: Seen) -> View {
+    View { seen: Some(seen), ..View::default() }
+}
+
+fn running() -> Seen {
+    Seen::Running { instance: "c1".into(), since: Some(Timestamp::from_millis(7)) }
+}
+
+fn exited(code: i32) -> Seen {
+    Seen::Exited(Exit { code: Some(code), detail: String::new() })
+}
+
+fn fault(class: FaultClass) -> View {
+    View { fault: Some(Fault { class, message: "no such image".to_owned() }), ..View::default() }
+}
+
+#[test]
+fn the_ladder_up() {
+    use TaskState::*;
+    let pulled = View { pulled: true, ..view(Seen::Absent) };
+    let table = [
+        (Running, Accepted, View::default(), Accepted, Action::Inspect),
+        (Running, Accepted, view(Seen::Absent), Preparing, Action::Pull),
+        (Running, Preparing, pulled.clone(), Preparing, Action::Create),
+        (Ready, Accepted, pulled, Preparing, Action::Create),
+        (Ready, Preparing, view(Seen::Created), Ready, Action::Rest),
+        (Running, Ready, view(Seen::Created), Starting, Action::Start),
+        (Complete, Ready, view(Seen::Created), Starting, Action::Start),
+        (Running, Starting, view(running()), Running, Action::AwaitExit),
+        (Running, Accepted, view(running()), Running, Action::AwaitExit),
+    ];
+    for (desired, observed, view, next, action) in table {
+        let got = step(&order(desired), &record(observed), &view, NOW);
+        assert_eq!((got.record.status.state, got.action), (next, action), "{desired} {observed} {view:?}");
+    }
+}
+
+#[test]
+fn a_container_that_needs_no_image_is_created_at_once() {
+    let order = Order { pull: false, ..order(TaskState::Running) };
+    assert_eq!(step(&order, &record(TaskState::Accepted), &view(Seen::Absent), NOW).action, Action::Create);
+}
+
+#[test]
+fn the_way_down() {
+    use TaskState::*;
+    let table = [
+        (Shutdown, Running, running(), Running, Action::Stop),
+        (Shutdown, Running, exited(143), Shutdown, Action::Rest),
+        (Shutdown, Accepted, Seen::Absent, Shutdown, Action::Rest),
+        (Shutdown, Ready, Seen::Created, Shutdown, Action::Rest),
+        (Shutdown, Complete, exited(0), Complete, Action::Rest),
+        (Shutdown, Failed, running(), Failed, Action::Stop),
+        (Running, Shutdown, running(), Shutdown, Action::Stop),
+        (Running, Orphaned, running(), Orphaned, Action::Stop),
+        (Running, Complete, Seen::Absent, Complete, Action::Rest),
+        (Remove, Running, running(), Running, Action::Stop),
+        (Remove, Running, exited(143), Shutdown, Action::Remove),
+        (Remove, Failed, exited(1), Failed, Action::Remove),
+        (Remove, Shutdown, Seen::Absent, Shutdown, Action::Rest),
+    ];
+    for (desired, observed, seen, next, action) in table {
+        let got = step(&order(desired), &record(observed), &view(seen.clone()), NOW);
+        assert_eq!((got.record.status.state, got.action), (next, action), "{desired} {observed} {seen:?}");
+    }
+    let removed = Order { removed: true, ..order(TaskState::Running) };
+    for (seen, action) in [
+        (running(), Action::Stop),
+        (exited(0), Action::Remove),
+        (Seen::Created, Action::Remove),
+        (Seen::Absent, Action::Forget),
+    ] {
+        assert_eq!(step(&removed, &record(TaskState::Running), &view(seen), NOW).action, action);
+    }
+}
+
+#[test]
+fn faults_before_starting_reject_and_after_it_fail() {
+    use FaultClass::*;
+    let never = RestartPolicy { condition: RestartCondition::Never, ..RestartPolicy::default() };
+    let table = [
+        (TaskState::Preparing, Permanent, TaskState::Rejected),
+        (TaskState::Starting, Permanent, TaskState::Failed),
+        (TaskState::Preparing, Transient, TaskState::Rejected),
+        (TaskState::Starting, Transient, TaskState::Failed),
+    ];
+    for (observed, class, next) in table {
+        let order = Order { restart: never, ..order(TaskState::Running) };
+        let got = step(&order, &record(observed), &fault(class), NOW);
+        assert_eq!(got.record.status.state, next, "{observed} {class:?}");
+        assert_eq!(&*got.record.status.reason, "no such image");
+    }
+}
+
+#[test]
+fn a_transient_fault_is_tried_again_with_the_reason_shown() {
+    let got =
+        step(&order(TaskState::Running), &record(TaskState::Preparing), &fault(FaultClass::Transient), NOW);
+    assert_eq!(got.action, Action::Wait(Duration::from_secs(2)));
+    assert_eq!(got.record.status.state, TaskState::Preparing);
+    assert_eq!(&*got.record.status.reason, "no such image; trying again in 2s (1 of 3)");
+    assert_eq!(got.record.status.restarts, 0, "nothing ran, so nothing was restarted");
+    let later = NOW.saturating_add(Duration::from_secs(2));
+    assert_eq!(
+        step(&order(TaskState::Running), &got.record, &view(Seen::Absent), later).action,
+        Action::Pull
+    );
+}
+
+#[test]
+fn a_silent_runtime_changes_nothing_but_the_reason_of_what_does_not_run_yet() {
+    for (observed, reason) in [(TaskState::Preparing, "no such image"), (TaskState::Running, "")] {
+        let got = step(&order(TaskState::Running), &record(observed), &fault(FaultClass::Unavailable), NOW);
+        assert_eq!((got.record.status.state, got.action), (observed, Action::BackOff));
+        assert_eq!(&*got.record.status.reason, reason);
+    }
+    for class in [FaultClass::Unavailable, FaultClass::Transient, FaultClass::Permanent] {
+        let got = step(&order(TaskState::Shutdown), &record(TaskState::Running), &fault(class), NOW);
+        assert_eq!((got.record.status.state, got.action), (TaskState::Running, Action::BackOff), "{class:?}");
+    }
+}
+
+/// Ends of a running container under each policy.
+#[test]
+fn ends_are_answered_by_the_policy() {
+    use RestartCondition::*;
+    use TaskState::*;
+    let table = [
+        (Any, 3, 0, Running, "exit 0, restarting in 2s (1 of 3)"),
+        (Any, 3, 1, Running, "exit 1, restarting in 2s (1 of 3)"),
+        (OnFailure, 3, 0, Complete, ""),
+        (OnFailure, 3, 7, Running, "exit 7, restarting in 2s (1 of 3)"),
+        (Never, 3, 0, Complete, ""),
+        (Never, 3, 1, Failed, "exit 1"),
+        (Any, 0, 0, Complete, ""),
+        (Any, 0, 1, Failed, "exit 1"),
+    ];
+    for (condition, attempts, code, state, reason) in table {
+        let restart = RestartPolicy { condition, attempts, ..RestartPolicy::default() };
+        let order = Order { restart, ..order(TaskState::Running) };
+        let got = step(&order, &record(Running), &view(exited(code)), NOW).record.status;
+        assert_eq!((got.state, &*got.reason), (state, reason), "{condition:?} {attempts} {code}");
+        assert_eq!((got.exit_code, got.restarts), (Some(code), u32::from(state == Running)));
+        assert_eq!(got.at, NOW);
+    }
+}
+
+#[test]
+fn restarts_double_their_wait_and_are_used_up_within_the_window() {
+    let (order, mut record, mut now) = (order(TaskState::Running), record(TaskState::Running), NOW);
+    for seconds in [2, 4, 8] {
+        let got = step(&order, &record, &view(exited(1)), now);
+        assert_eq!(got.action, Action::Wait(Duration::from_secs(seconds)));
+        let early = step(&order, &got.record, &view(exited(1)), now.saturating_add(Duration::from_secs(1)));
+        assert_eq!(early.action, Action::Wait(Duration::from_secs(seconds - 1)));
+        assert_eq!(early.record, got.record, "a look at the wait changes nothing");
+        now = now.saturating_add(Duration::from_secs(seconds));
+        let due = step(&order, &got.record, &view(exited(1)), now);
+        assert_eq!((due.action, due.record.status.state), (Action::Start, TaskState::Running));
+        let up = step(&order, &due.record, &view(running()), now);
+        assert_eq!((&*up.record.status.reason, up.record.retry_at), ("", None));
+        record = up.record;
+    }
+    assert_eq!(record.status.restarts, 3);
+    let last = step(&order, &record, &view(exited(1)), now).record.status;
+    assert_eq!((last.state, &*last.reason), (TaskState::Failed, "exit 1, all 3 restarts in 5m are used up"));
+    let after = now.saturating_add(Duration::from_secs(300));
+    let again = step(&order, &record, &view(exited(1)), after);
+    assert_eq!(again.action, Action::Wait(Duration::from_secs(2)), "the window slid past all of them");
+}
+
+#[test]
+fn what_vanished_after_its_start_counts_as_a_failure() {
+    let got = step(&order(TaskState::Running), &record(TaskState::Running), &view(Seen::Absent), NOW);
+    assert_eq!(&*got.record.status.reason, "its container is gone, restarting in 2s (1 of 3)");
+    let due = NOW.saturating_add(Duration::from_secs(2));
+    let pulled = View { pulled: true, ..view(Seen::Absent) };
+    let again = step(&order(TaskState::Running), &got.record, &pulled, due);
+    assert_eq!((again.action, again.record.status.state), (Action::Create, TaskState::Running));
+}
+
+#[test]
+fn a_container_that_ran_and_looks_new_counts_as_ended() {
+    let got = step(&order(TaskState::Running), &record(TaskState::Running), &view(Seen::Created), NOW);
+    assert_eq!(&*got.record.status.reason, "ended, and nobody saw how, restarting in 2s (1 of 3)");
+    let due = step(
+        &order(TaskState::Running),
+        &got.record,
+        &view(Seen::Created),
+        NOW.saturating_add(Duration::from_secs(2)),
+    );
+    assert_eq!(due.action, Action::Start);
+}
+
+#[test]
+fn an_end_that_nobody_watched_is_an_end() {
+    let batch = RestartPolicy { condition: RestartCondition::OnFailure, ..RestartPolicy::default() };
+    let order = Order { restart: batch, ..order(TaskState::Running) };
+    for observed in [TaskState::Accepted, TaskState::Starting] {
+        let got = step(&order, &record(observed), &view(exited(0)), NOW).record.status;
+        assert_eq!((got.state, got.exit_code), (TaskState::Complete, Some(0)));
+        let got = step(&order, &record(observed), &view(exited(3)), NOW).record.status;
+        assert_eq!((got.exit_code, got.restarts), (Some(3), 1));
+    }
+}
+
+#[test]
+fn a_clock_set_back_neither_parks_a_task_nor_stretches_the_window() {
+    let mut parked = record(TaskState::Running);
+    parked.retry_at = Some(NOW.saturating_add(Duration::from_secs(86_400)));
+    parked.recent = vec![NOW.saturating_add(Duration::from_secs(86_400))];
+    let got = step(&order(TaskState::Running), &parked, &view(exited(1)), NOW);
+    assert_eq!(got.action, Action::Wait(Duration::from_secs(60)));
+    assert_eq!(got.record.recent, [NOW]);
+}
+
+#[test]
+fn a_new_instance_is_reported_and_the_same_one_is_not() {
+    let first = step(&order(TaskState::Running), &record(TaskState::Starting), &view(running()), NOW);
+    assert_eq!(first.record.status.running_since, Some(Timestamp::from_millis(7)));
+    let again = step(
+        &order(TaskState::Running),
+        &first.record,
+        &view(running()),
+        NOW.saturating_add(Duration::from_secs(9)),
+    );
+    assert_eq!(again.record, first.record);
+    let other = Seen::Running { instance: "c2".into(), since: None };
+    let other = step(&order(TaskState::Running), &first.record, &view(other), NOW);
+    assert_eq!((&*other.record.status.instance, other.record.status.running_since), ("c2", Some(NOW)));
+}
+
+fn any_seen() -> impl Strategy<Value = Seen> {
+    let exit = (prop::option::of(-1_i32..4), "[a-z]{0,4}");
+    prop_oneof![
+        Just(Seen::Absent),
+        Just(Seen::Created),
+        ("[ab]", prop::option::of(0_u64..99)).prop_map(|(instance, since)| Seen::Running {
+            instance: instance.into(),
+            since: since.map(Timestamp::from_millis),
+        }),
+        exit.prop_map(|(code, detail)| Seen::Exited(Exit { code, detail })),
+    ]
+}
+
+fn any_view() -> impl Strategy<Value = View> {
+    let class =
+        prop::sample::select(vec![FaultClass::Unavailable, FaultClass::Transient, FaultClass::Permanent]);
+    let fault = (class, "[a-z]{1,600}").prop_map(|(class, message)| Fault { class, message });
+    (prop::option::of(any_seen()), any::<bool>(), prop::option::weighted(0.2, fault))
+        .prop_map(|(seen, pulled, fault)| View { seen, pulled, fault })
+}
+
+fn any_policy() -> impl Strategy<Value = RestartPolicy> {
+    let condition = prop::sample::select(vec![
+        RestartCondition::Any,
+        RestartCondition::OnFailure,
+        RestartCondition::Never,
+    ]);
+    (condition, 0_u32..5, 1_u64..60, 0_u64..5).prop_map(|(condition, attempts, window, delay)| {
+        RestartPolicy {
+            condition,
+            attempts,
+            window: Duration::from_secs(window),
+            delay: Duration::from_secs(delay),
+            max_delay: Duration::from_secs(8),
+        }
+    })
+}
+
+proptest! {
+    /// Whatever is wanted, seen or broken, in any order and with a clock that jumps.
+    #[test]
+    fn observed_states_never_go_down_and_ends_are_final(
+        policy in any_policy(),
+        moves in prop::collection::vec((0_usize..5, any_view(), 0_u64..90_000, any::<bool>()), 1..80),
+    ) {
+        let desired = [TaskState::Ready, TaskState::Running, TaskState::Complete, TaskState::Shutdown, TaskState::Remove];
+        let mut order = Order { desired: TaskState::Ready, removed: false, restart: policy, pull: true };
+        let mut record = Record::accepted(NOW);
+        for (want, view, millis, removed) in moves {
+            order.desired = order.desired.max(desired[want.min(2)]).max(if millis < 900 { desired[want] } else { TaskState::Ready });
+            order.removed |= removed && millis < 300;
+            let now = Timestamp::from_millis(960_000 + millis);
+            let got = step(&order, &record, &view, now);
+            let (before, after) = (&record.status, &got.record.status);
+            prop_assert!(after.state >= before.state);
+            prop_assert!(after.state.may_be_reported());
+            prop_assert!(after.reason.len() <= MAX_REASON);
+            prop_assert!(got.record.recent.len() <= policy.attempts as usize);
+            if before.state.is_terminal() {
+                prop_assert_eq!(&got.record.status, before);
+                prop_assert!(!matches!(got.action, Action::Pull | Action::Create | Action::Start | Action::AwaitExit | Action::Wait(_)));
+            }
+            if let Action::Wait(wait) = got.action {
+                prop_assert!(wait <= policy.max_delay);
+                prop_assert!(got.record.retry_at.is_some());
+            }
+            if after.state.is_terminal() && !before.state.is_terminal() {
+                let runs = matches!(view.seen, Some(Seen::Running { .. })) && view.fault.is_none();
+                prop_assert!(!runs, "ended while it runs");
+            }
+            record = got.record;
+        }
+    }
+}

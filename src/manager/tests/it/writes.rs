@@ -74,12 +74,12 @@ async fn every_bad_write_has_its_own_error() {
     let missing = jobs.apply_job(pb::ApplyJobRequest::default()).await.unwrap_err();
     assert_eq!(reason(&missing), Reason::JobInvalid);
 
-    let mut bad = service("Web", 1);
+    let mut bad = service("web", 2_000_000);
     bad.priority = 101;
     let bad = jobs.apply_job(apply(bad)).await.unwrap_err();
     assert_eq!(reason(&bad), Reason::JobInvalid);
     let paths: Vec<_> = ApiError::from_status(&bad).violations.0.into_iter().map(|v| v.path).collect();
-    assert_eq!(paths, ["name", "priority"]);
+    assert_eq!(paths, ["replicas", "priority"]);
 
     let mut large = service("large", 1);
     let text = "x".repeat(1 << 20);

@@ -19,12 +19,12 @@ pub struct Timers {
 }
 
 impl Timers {
-    /// For managers in one network: measured to give the next acknowledged
-    /// write about half a second after the leader died.
+    /// For managers in one network. Silence counts as death after the lease
+    /// (`election_max`) and a draw between minimum and maximum: 330–440 ms.
     pub const LAN: Timers = Timers {
-        heartbeat: Duration::from_millis(50),
-        election_min: Duration::from_millis(150),
-        election_max: Duration::from_millis(300),
+        heartbeat: Duration::from_millis(40),
+        election_min: Duration::from_millis(110),
+        election_max: Duration::from_millis(220),
     };
 }
 

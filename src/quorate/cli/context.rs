@@ -41,7 +41,7 @@ impl Context {
     pub(crate) fn new(global: Global) -> Result<Self, Failure> {
         let defaults = Options::default();
         let deadline = global.timeout.map_or(defaults.deadline, |timeout| timeout.min(defaults.deadline));
-        let options = Options { security: global.security.clone(), deadline, ..defaults };
+        let options = Options { security: global.security.clone().unwrap_or_default(), deadline, ..defaults };
         let managers: Vec<String> =
             global.managers.iter().map(|one| one.trim().to_owned()).filter(|one| !one.is_empty()).collect();
         let client = Client::new(&managers, options)?;

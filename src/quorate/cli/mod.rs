@@ -15,8 +15,11 @@ use std::process::ExitCode;
 use clap::CommandFactory as _;
 use quorate_telemetry::logging::{self, Format, Identity, LogConfig};
 
-use crate::cli::args::{Cli, ClusterVerb, Command, JobVerb, NodeVerb, Output, TaskVerb};
+use crate::cli::args::{
+    AgentVerb, Cli, ClusterVerb, Command, JobVerb, ManagerVerb, NodeVerb, Output, TaskVerb,
+};
 use crate::cli::context::Context;
+use crate::daemon;
 use crate::failure::Failure;
 
 /// Does what was asked for; the exit code says how it went (`quorate help exit-codes` lists them).
@@ -39,6 +42,9 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         Command::Version => version(global.output),
         Command::Completion { shell } => completion(shell),
+        Command::Manager { verb: ManagerVerb::Run(args) } => daemon::run_manager(&args, global.security),
+        Command::Agent { verb: AgentVerb::Run(args) } => daemon::run_agent(&args, global.security),
+        Command::Agent { verb: AgentVerb::Fleet(args) } => daemon::run_fleet(&args, global.security),
         verb => {
             log_verbosely(global.verbose)?;
             // The client belongs to the runtime from its first moment on.
@@ -63,7 +69,10 @@ async fn client_verb(verb: Command, context: Context) -> Result<(), Failure> {
         Command::Node { verb: NodeVerb::Ls } => node::list(&context).await,
         Command::Node { verb: NodeVerb::Inspect { node } } => node::inspect(&context, &node).await,
         Command::Cluster { verb: ClusterVerb::Status } => cluster::status(&context).await,
-        Command::Version | Command::Completion { .. } => Ok(()),
+        // Done without a client, by the caller.
+        Command::Version | Command::Completion { .. } | Command::Manager { .. } | Command::Agent { .. } => {
+            Ok(())
+        }
     }
 }
 

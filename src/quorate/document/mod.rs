@@ -14,7 +14,7 @@ mod yaml;
 pub(crate) use fields::Report;
 pub(crate) use problem::{Problem, Problems};
 pub(crate) use source::{Format, Source};
-use suggest::did_you_mean;
+pub(crate) use suggest::did_you_mean;
 pub(crate) use tree::{Entry, Node, Span, Value, locate};
 
 /// The documents of `source`: several only in YAML.

@@ -72,6 +72,10 @@ async fn next(core: &Core) -> Result<Next, FatalError> {
         let votes = metrics.membership_config.voter_ids().any(|id| id == core.id);
         if votes && known == Some(&core.peer) {
             if let (Some(cluster), FORMING) = (ours.cluster, ours.epoch) {
+                if metrics.committed_membership_config.log_id().is_none() {
+                    // A power cut could still take it back.
+                    return Ok(Next::Wait("the first configuration is committed".to_owned()));
+                }
                 core.adopt(cluster, FORMED).await?;
             }
             return Ok(Next::Done);

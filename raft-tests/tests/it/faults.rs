@@ -1,0 +1,144 @@
+//! Power cuts and failing disks under load, by seed.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::time::Duration;
+
+use quorate_model::Revision;
+use quorate_raft::{FatalError, RaftConfig};
+
+use crate::cluster::{Acknowledged, Cluster, config, put, written};
+
+/// A burst of writes at the leader of the moment, none awaited for longer than
+/// the faults let it; notes which were acknowledged.
+async fn burst(cluster: &Cluster, leader: usize, ids: std::ops::Range<u64>, acknowledged: &Acknowledged) {
+    let writes = ids.map(|id| async move { (id, cluster.node(leader).propose(vec![put(id)]).await) });
+    let mut writes: Vec<_> = writes.map(Box::pin).collect();
+    for write in &mut writes {
+        let (id, outcome) = write.await;
+        if outcome.is_ok() {
+            acknowledged.add(id);
+        }
+    }
+}
+
+async fn heal(cluster: &mut Cluster) {
+    for n in 0..cluster.members.len() {
+        if !cluster.is_running(n) {
+            cluster.start(n).await;
+        }
+    }
+}
+
+async fn check(cluster: &Cluster, acknowledged: &BTreeSet<u64>, seed: u64, last: u64) {
+    let revision = cluster.write(last).await;
+    let state = cluster.converged(revision).await;
+    let missing: Vec<_> = acknowledged.difference(&written(&state)).copied().collect();
+    assert!(missing.is_empty(), "seed {seed}: acknowledged writes {missing:?} are lost");
+}
+
+fn quick() -> RaftConfig {
+    RaftConfig { snapshot_every: 60, keep_logs: 10, propose_timeout: Duration::from_secs(2), ..config() }
+}
+
+#[tokio::test]
+async fn acknowledged_writes_survive_power_cuts_of_the_leader() {
+    for seed in 0..4 {
+        let mut cluster = Cluster::started(Cluster::new(3, true, seed, quick())).await;
+        let acknowledged = Acknowledged::default();
+        for round in 0..4 {
+            let slow = Duration::from_millis(cluster.rng.below(20));
+            (0..3).for_each(|n| cluster.memory(n).slow_flushes(slow));
+            let leader = cluster.leader().await;
+            let ids = round * 1000..round * 1000 + 40;
+            let disk = cluster.memory(leader);
+            let (cut, after) = (cluster.rng.next_u64(), cluster.rng.between(1, 30));
+            let load = burst(&cluster, leader, ids, &acknowledged);
+            // The power goes while flushes are under way.
+            let power = async {
+                tokio::time::sleep(Duration::from_millis(after)).await;
+                disk.power_cut(cut);
+            };
+            tokio::join!(load, power);
+            cluster.kill(leader);
+            heal(&mut cluster).await;
+        }
+        check(&cluster, &acknowledged.all(), seed, 1 << 40).await;
+    }
+}
+
+#[tokio::test]
+async fn acknowledged_writes_survive_power_cuts_of_the_whole_cluster() {
+    for seed in 100..104 {
+        let mut cluster = Cluster::started(Cluster::new(3, true, seed, quick())).await;
+        let acknowledged = Acknowledged::default();
+        for round in 0..4 {
+            let slow = Duration::from_millis(cluster.rng.below(20));
+            (0..3).for_each(|n| cluster.memory(n).slow_flushes(slow));
+            let leader = cluster.leader().await;
+            let ids = round * 1000..round * 1000 + 40;
+            let disks: Vec<_> = (0..3).map(|n| (cluster.memory(n), cluster.rng.next_u64())).collect();
+            let after = cluster.rng.between(1, 40);
+            let load = burst(&cluster, leader, ids, &acknowledged);
+            let power = async {
+                tokio::time::sleep(Duration::from_millis(after)).await;
+                disks.iter().for_each(|(disk, cut)| disk.power_cut(*cut));
+            };
+            tokio::join!(load, power);
+            (0..3).for_each(|n| cluster.kill(n));
+            heal(&mut cluster).await;
+        }
+        check(&cluster, &acknowledged.all(), seed, 1 << 40).await;
+    }
+}
+
+#[tokio::test]
+async fn acknowledged_writes_survive_kills_on_sled() {
+    let mut cluster = Cluster::started(Cluster::new(3, false, 7, quick())).await;
+    let acknowledged = Acknowledged::default();
+    for round in 0..3 {
+        burst(&cluster, cluster.leader().await, round * 1000..round * 1000 + 60, &acknowledged).await;
+        let victim = if round == 1 { cluster.follower().await } else { cluster.leader().await };
+        cluster.kill(victim);
+        burst(&cluster, cluster.leader().await, round * 1000 + 60..round * 1000 + 80, &acknowledged).await;
+        heal(&mut cluster).await;
+    }
+    (0..3).for_each(|n| cluster.kill(n));
+    heal(&mut cluster).await;
+    let all = acknowledged.all();
+    assert!(all.len() >= 180, "only {} writes were acknowledged", all.len());
+    check(&cluster, &all, 7, 1 << 40).await;
+}
+
+#[tokio::test]
+async fn a_leader_whose_disk_fails_stops_and_another_takes_over() {
+    let mut cluster = Cluster::three(8).await;
+    cluster.write_all(0..10).await;
+    let leader = cluster.leader().await;
+    cluster.memory(leader).fail_next_flush(io::ErrorKind::Other);
+    let outcome = cluster.node(leader).propose(vec![put(10)]).await;
+    let fatal = cluster.node(leader).fatal().await;
+    assert!(matches!(fatal, FatalError::Storage(_) | FatalError::Core(_)), "{fatal}");
+    assert!(fatal.to_string().contains("flushing the log failed"), "{fatal}");
+    cluster.power_cut(leader);
+    let revision = cluster.write(11).await;
+    let state = written(&cluster.converged(revision).await);
+    assert!((0..10).all(|id| state.contains(&id)));
+    assert!(outcome.is_err() || state.contains(&10), "acknowledged and lost");
+    heal(&mut cluster).await;
+    cluster.converged(revision).await;
+}
+
+#[tokio::test]
+async fn a_full_disk_stops_its_manager_with_the_reason() {
+    let mut cluster = Cluster::three(9).await;
+    let full = cluster.follower().await;
+    cluster.memory(full).set_full(true);
+    let revision = cluster.write(1).await;
+    let fatal = cluster.node(full).fatal().await;
+    assert!(fatal.to_string().contains("no storage space"), "{fatal}");
+    cluster.power_cut(full);
+    heal(&mut cluster).await;
+    cluster.converged(revision).await;
+    assert!(revision > Revision(0));
+}

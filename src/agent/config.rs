@@ -70,6 +70,8 @@ pub struct ProcessConfig {
 pub struct DockerConfig {
     /// Path of the engine's socket; `None` = `DOCKER_HOST` or the usual place.
     pub socket: Option<PathBuf>,
+    /// Bounds of what the engine keeps of a container's output.
+    pub logs: LogLimits,
 }
 
 /// The runtimes that the agent offers.
@@ -167,13 +169,13 @@ impl AgentConfig {
         if !self.reserved.fits(facts.capacity) {
             return Err(ConfigError::Reserved { reserved: self.reserved, capacity: facts.capacity });
         }
-        if let Some(process) = &self.runtimes.process {
-            if self.storage == Storage::Memory {
-                return Err(ConfigError::ProcessWithoutFolder);
-            }
-            if process.logs.files == 0 || process.logs.file_bytes == 0 {
-                return Err(ConfigError::LogLimits);
-            }
+        if self.runtimes.process.is_some() && self.storage == Storage::Memory {
+            return Err(ConfigError::ProcessWithoutFolder);
+        }
+        let process = self.runtimes.process.as_ref().map(|process| process.logs);
+        let docker = self.runtimes.docker.as_ref().map(|docker| docker.logs);
+        if process.into_iter().chain(docker).any(|logs| logs.files == 0 || logs.file_bytes == 0) {
+            return Err(ConfigError::LogLimits);
         }
         Ok(())
     }

@@ -134,7 +134,7 @@ impl Runner {
         if running && let Some(taken) = self.taken.take() {
             metrics::agent_task_start_duration("running", self.core.clock.monotonic().since(taken));
         }
-        self.view.fault = None;
+        (self.view.fault, self.view.started) = (None, false);
         Some(action)
     }
 
@@ -157,6 +157,8 @@ impl Runner {
             }
             Action::Start => {
                 let seen = runtime.start(&self.work).await;
+                // Absent: there was nothing to start.
+                self.view.started = seen.as_ref().is_ok_and(|seen| *seen != Seen::Absent);
                 self.saw("start", seen);
             }
             Action::AwaitExit => {

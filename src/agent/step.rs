@@ -132,6 +132,8 @@ pub struct View {
     pub seen: Option<Seen>,
     /// Whether the fetch was done in this life of the runner.
     pub pulled: bool,
+    /// Whether the last action was a start that succeeded.
+    pub started: bool,
     /// What the last action ended with, if it failed.
     pub fault: Option<Fault>,
 }
@@ -200,7 +202,14 @@ impl Turn<'_> {
             return if winding_down { self.cannot_end(fault) } else { self.faulted(fault) };
         }
         let Some(seen) = &view.seen else { return Action::Inspect };
-        if winding_down { self.wind_down(seen) } else { self.advance(seen, view.pulled) }
+        if winding_down {
+            return self.wind_down(seen);
+        }
+        if view.started {
+            // The attempt was made: an end that is seen now is its end.
+            self.record.retry_at = None;
+        }
+        self.advance(seen, view)
     }
 
     /// Whatever keeps a container from being stopped or removed is tried for ever: it must not be left behind.
@@ -229,13 +238,13 @@ impl Turn<'_> {
         }
     }
 
-    fn advance(&mut self, seen: &Seen, pulled: bool) -> Action {
+    fn advance(&mut self, seen: &Seen, view: &View) -> Action {
         match (seen, self.wait()) {
-            (Seen::Running { instance, since }, _) => self.running(instance, *since),
+            (Seen::Running { instance, since }, _) => self.running(instance, *since, view.started),
             (_, Some(wait)) if !wait.is_zero() => Action::Wait(wait),
             (Seen::Exited(_), Some(_)) => self.start(),
             (Seen::Exited(exit), None) => self.ended(exit),
-            (Seen::Created, None) if self.record.status.state >= TaskState::Running => {
+            (Seen::Created, None) if view.started || self.record.status.state >= TaskState::Running => {
                 self.ended(&Exit { code: None, detail: "ended, and nobody saw how".to_owned() })
             }
             (Seen::Created, _) => self.start(),
@@ -245,7 +254,7 @@ impl Turn<'_> {
             }
             (Seen::Absent, _) => {
                 self.raise(TaskState::Preparing);
-                if self.order.pull && !pulled { Action::Pull } else { Action::Create }
+                if self.order.pull && !view.pulled { Action::Pull } else { Action::Create }
             }
         }
     }
@@ -257,15 +266,17 @@ impl Turn<'_> {
         Some(at.since(self.now).min(self.order.restart.max_delay))
     }
 
-    fn running(&mut self, instance: &Arc<str>, since: Option<Timestamp>) -> Action {
+    fn running(&mut self, instance: &Arc<str>, since: Option<Timestamp>, started: bool) -> Action {
         let known =
             self.record.status.state == TaskState::Running && self.record.status.instance == *instance;
-        if !known || self.record.retry_at.is_some() {
+        let began = since.unwrap_or(self.now);
+        let anew = since.is_some() && self.record.status.running_since != since;
+        if !known || anew || started || self.record.retry_at.is_some() {
             self.raise(TaskState::Running);
             self.record.retry_at = None;
             let status = &mut self.record.status;
             status.instance = Arc::clone(instance);
-            status.running_since = Some(since.unwrap_or(self.now));
+            status.running_since = Some(began);
             self.reason("");
         }
         Action::AwaitExit

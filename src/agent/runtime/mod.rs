@@ -3,6 +3,7 @@
 //! Every operation is idempotent, since an agent may die between performing it and remembering it: "already created",
 //! "already running", "already gone" are successes. Nothing here decides; that is `step`'s.
 
+pub mod docker;
 pub mod fake;
 pub mod process;
 pub(crate) mod set;

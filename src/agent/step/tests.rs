@@ -199,6 +199,32 @@ fn what_vanished_after_its_start_counts_as_a_failure() {
 }
 
 #[test]
+fn an_attempt_that_ends_at_once_uses_itself_up() {
+    let order = order(TaskState::Running);
+    let mut record = record(TaskState::Running);
+    let mut now = NOW;
+    for attempt in 1..=3 {
+        let ended = View { started: attempt > 1, ..view(exited(1)) };
+        let got = step(&order, &record, &ended, now);
+        let Action::Wait(wait) = got.action else { panic!("attempt {attempt}: {:?}", got.action) };
+        now = now.saturating_add(wait);
+        let due = step(&order, &got.record, &view(exited(1)), now);
+        assert_eq!(due.action, Action::Start);
+        record = due.record;
+    }
+    let last = step(&order, &record, &View { started: true, ..view(exited(1)) }, now);
+    assert_eq!(last.record.status.state, TaskState::Failed);
+}
+
+#[test]
+fn a_container_that_somebody_else_restarted_is_reported_with_its_new_beginning() {
+    let first = step(&order(TaskState::Running), &record(TaskState::Starting), &view(running()), NOW).record;
+    let again = Seen::Running { instance: "c1".into(), since: Some(Timestamp::from_millis(9)) };
+    let got = step(&order(TaskState::Running), &first, &view(again), NOW).record;
+    assert_eq!(got.status.running_since, Some(Timestamp::from_millis(9)));
+}
+
+#[test]
 fn a_container_that_ran_and_looks_new_counts_as_ended() {
     let got = step(&order(TaskState::Running), &record(TaskState::Running), &view(Seen::Created), NOW);
     assert_eq!(&*got.record.status.reason, "ended, and nobody saw how, restarting in 2s (1 of 3)");
@@ -266,8 +292,8 @@ fn any_view() -> impl Strategy<Value = View> {
     let class =
         prop::sample::select(vec![FaultClass::Unavailable, FaultClass::Transient, FaultClass::Permanent]);
     let fault = (class, "[a-z]{1,600}").prop_map(|(class, message)| Fault { class, message });
-    (prop::option::of(any_seen()), any::<bool>(), prop::option::weighted(0.2, fault))
-        .prop_map(|(seen, pulled, fault)| View { seen, pulled, fault })
+    (prop::option::of(any_seen()), any::<bool>(), any::<bool>(), prop::option::weighted(0.2, fault))
+        .prop_map(|(seen, pulled, started, fault)| View { seen, pulled, started, fault })
 }
 
 fn any_policy() -> impl Strategy<Value = RestartPolicy> {

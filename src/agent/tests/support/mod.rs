@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part")]
 
+pub mod engine;
 pub mod manager;
 
 use std::collections::BTreeMap;

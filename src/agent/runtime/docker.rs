@@ -1,0 +1,245 @@
+//! Containers of the node's Docker engine. Only this module and those below it name bollard.
+//!
+//! A container is found again by its name and its labels; it is not removed when it ends, so its exit code is there for
+//! an agent that was away. Ends arrive by the engine's wait call: nothing polls.
+
+mod create;
+mod fault;
+mod image;
+mod look;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::RwLock;
+use std::time::Duration;
+
+use bollard::query_parameters::{
+    CreateContainerOptionsBuilder, EventsOptionsBuilder, KillContainerOptionsBuilder,
+    ListContainersOptionsBuilder, RemoveContainerOptionsBuilder, WaitContainerOptionsBuilder,
+};
+use bollard::{API_DEFAULT_VERSION, Docker};
+use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use quorate_base::Clock;
+use quorate_model::{RuntimeKind, StopPolicy};
+
+use super::{Found, Owner, Runtime, Unit, Work};
+use crate::config::DockerConfig;
+use crate::step::{Fault, Seen};
+use fault::{Trouble, is_status};
+
+/// The longest that the engine may take to answer a call, in seconds.
+const CALL_SECONDS: u64 = 60;
+/// The longest that a container may live on after SIGKILL before the stop counts as failed.
+const KILL_DEADLINE: Duration = Duration::from_secs(30);
+/// Between looks at an engine that ended a wait without an answer.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// Runs containers in the Docker engine.
+#[derive(Debug)]
+pub struct DockerRuntime {
+    config: DockerConfig,
+    clock: Clock,
+    /// The client, once the engine has answered.
+    engine: RwLock<Option<Docker>>,
+    images: image::Images,
+}
+
+impl DockerRuntime {
+    /// A runtime; the engine need not answer yet.
+    #[must_use]
+    pub fn new(config: DockerConfig, clock: Clock) -> Self {
+        Self { config, clock, engine: RwLock::new(None), images: image::Images::default() }
+    }
+
+    async fn connect(&self) -> Result<String, Fault> {
+        let client = match &self.config.socket {
+            Some(path) => Docker::connect_with_unix(&socket_text(path), CALL_SECONDS, API_DEFAULT_VERSION),
+            None => Docker::connect_with_defaults(),
+        };
+        let client = client.map_err(|error| Trouble::Connect.fault(&error))?;
+        let client = client.with_timeout(Duration::from_secs(CALL_SECONDS));
+        // An older engine refuses the newest version of the interface.
+        let client = client.negotiate_version().await.map_err(|error| Trouble::Connect.fault(&error))?;
+        let version = client.version().await.map_err(|error| Trouble::Connect.fault(&error))?;
+        *self.engine.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(client);
+        Ok(version.version.unwrap_or_default())
+    }
+
+    /// A client; connects first where that was not done yet.
+    async fn engine(&self) -> Result<Docker, Fault> {
+        let known = self.engine.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        if let Some(client) = known {
+            return Ok(client);
+        }
+        self.connect().await?;
+        let known = self.engine.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        known.ok_or_else(|| Fault::unavailable("the Docker engine does not answer"))
+    }
+
+    async fn see(&self, unit: &Unit) -> Result<Seen, Fault> {
+        let engine = self.engine().await?;
+        match engine.inspect_container(&unit.to_string(), None).await {
+            Ok(container) => look::seen(&container),
+            Err(error) if is_status(&error, 404) => Ok(Seen::Absent),
+            Err(error) => Err(Trouble::Inspect.fault(&error)),
+        }
+    }
+
+    async fn make(&self, work: &Work) -> Result<Seen, Fault> {
+        let engine = self.engine().await?;
+        let options = CreateContainerOptionsBuilder::new().name(&work.unit.to_string()).build();
+        match engine.create_container(Some(options), create::body(work, self.config.logs)).await {
+            Ok(_) => Ok(Seen::Created),
+            Err(error) if is_status(&error, 409) => self.see(&work.unit).await,
+            Err(error) => Err(Trouble::Create(work.spec.image.as_deref().unwrap_or_default()).fault(&error)),
+        }
+    }
+
+    async fn launch(&self, work: &Work) -> Result<Seen, Fault> {
+        let engine = self.engine().await?;
+        match engine.start_container(&work.unit.to_string(), None).await {
+            Ok(()) => self.see(&work.unit).await,
+            Err(error) if is_status(&error, 404) => Ok(Seen::Absent),
+            Err(error) => Err(Trouble::Start.fault(&error)),
+        }
+    }
+
+    async fn wait_for_end(&self, unit: &Unit) -> Result<Seen, Fault> {
+        loop {
+            let engine = self.engine().await?;
+            let options = WaitContainerOptionsBuilder::new().condition("not-running").build();
+            // Its answer, an exit code, counts as an error when it is not 0; the look afterwards tells more.
+            let answer = engine.wait_container(&unit.to_string(), Some(options)).next().await;
+            match self.see(unit).await? {
+                Seen::Running { .. } => {
+                    tracing::debug!(%unit, ?answer, "the engine ended a wait for a container that runs");
+                    self.clock.sleep(AGAIN).await;
+                }
+                ended => return Ok(ended),
+            }
+        }
+    }
+
+    async fn end(&self, unit: &Unit, policy: Option<&StopPolicy>) -> Result<Seen, Fault> {
+        let engine = self.engine().await?;
+        let container = match engine.inspect_container(&unit.to_string(), None).await {
+            Ok(container) => container,
+            Err(error) if is_status(&error, 404) => return Ok(Seen::Absent),
+            Err(error) => return Err(Trouble::Inspect.fault(&error)),
+        };
+        let seen = look::seen(&container)?;
+        let Seen::Running { .. } = seen else { return Ok(seen) };
+        let StopPolicy { signal, grace } = policy.cloned().unwrap_or_else(|| look::stop_policy(&container));
+        for (signal, patience) in [(signal.as_str(), grace), ("SIGKILL", KILL_DEADLINE)] {
+            let options = KillContainerOptionsBuilder::new().signal(signal).build();
+            match engine.kill_container(&unit.to_string(), Some(options)).await {
+                Ok(()) => {}
+                // Not running any more, or gone.
+                Err(error) if is_status(&error, 409) || is_status(&error, 404) => {}
+                Err(error) => return Err(Trouble::Stop.fault(&error)),
+            }
+            tokio::select! {
+                ended = self.wait_for_end(unit) => return ended,
+                () = self.clock.sleep(patience) => {}
+            }
+        }
+        Err(Fault::transient(format!("container {unit} outlives SIGKILL")))
+    }
+
+    async fn delete(&self, unit: &Unit) -> Result<(), Fault> {
+        let engine = self.engine().await?;
+        // With the anonymous volumes that the image made for it; named ones stay.
+        let options = RemoveContainerOptionsBuilder::new().v(true).build();
+        match engine.remove_container(&unit.to_string(), Some(options)).await {
+            Ok(()) => Ok(()),
+            Err(error) if is_status(&error, 404) => Ok(()),
+            Err(error) => Err(Trouble::Remove.fault(&error)),
+        }
+    }
+
+    async fn all(&self, owner: &Owner) -> Result<Vec<Found>, Fault> {
+        let engine = self.engine().await?;
+        let filters = HashMap::from([("label", create::owner_labels(owner))]);
+        let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
+        let listed =
+            engine.list_containers(Some(options)).await.map_err(|error| Trouble::List.fault(&error))?;
+        let mut all = Vec::new();
+        for container in listed {
+            let Some(unit) = container.labels.as_ref().and_then(create::read_labels) else { continue };
+            let seen = self.see(&unit).await?;
+            if seen != Seen::Absent {
+                all.push(Found { unit, seen });
+            }
+        }
+        all.sort_by(|a, b| a.unit.cmp(&b.unit));
+        Ok(all)
+    }
+
+    /// Returns when the engine ends: it holds a stream open on which nothing is ever said.
+    async fn engine_ended(&self) {
+        let Ok(engine) = self.engine().await else { return };
+        let filters = HashMap::from([("label", vec!["quorate.nothing"])]);
+        let options = EventsOptionsBuilder::new().filters(&filters).build();
+        let mut events = engine.events(Some(options));
+        while let Some(Ok(_)) = events.next().await {}
+    }
+}
+
+/// bollard takes paths as text; a socket with another name could not be written into a configuration either.
+fn socket_text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+impl Runtime for DockerRuntime {
+    fn kind(&self) -> RuntimeKind {
+        RuntimeKind::Docker
+    }
+
+    fn probe(&self) -> BoxFuture<'_, Result<String, Fault>> {
+        Box::pin(self.connect())
+    }
+
+    fn changed(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.engine_ended())
+    }
+
+    fn list<'a>(&'a self, owner: &'a Owner) -> BoxFuture<'a, Result<Vec<Found>, Fault>> {
+        Box::pin(self.all(owner))
+    }
+
+    fn pull<'a>(&'a self, work: &'a Work) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async move {
+            let image = work.spec.image.as_deref().unwrap_or_default();
+            self.images.provide(&self.engine().await?, image, work.spec.pull).await
+        })
+    }
+
+    fn create<'a>(&'a self, work: &'a Work) -> BoxFuture<'a, Result<Seen, Fault>> {
+        Box::pin(self.make(work))
+    }
+
+    fn start<'a>(&'a self, work: &'a Work) -> BoxFuture<'a, Result<Seen, Fault>> {
+        Box::pin(self.launch(work))
+    }
+
+    fn inspect<'a>(&'a self, unit: &'a Unit) -> BoxFuture<'a, Result<Seen, Fault>> {
+        Box::pin(self.see(unit))
+    }
+
+    fn wait<'a>(&'a self, unit: &'a Unit) -> BoxFuture<'a, Result<Seen, Fault>> {
+        Box::pin(self.wait_for_end(unit))
+    }
+
+    fn stop<'a>(
+        &'a self,
+        unit: &'a Unit,
+        policy: Option<&'a StopPolicy>,
+    ) -> BoxFuture<'a, Result<Seen, Fault>> {
+        Box::pin(self.end(unit, policy))
+    }
+
+    fn remove<'a>(&'a self, unit: &'a Unit) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(self.delete(unit))
+    }
+}

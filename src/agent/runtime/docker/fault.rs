@@ -1,0 +1,232 @@
+//! What the engine's errors mean for a task.
+
+use bollard::errors::Error;
+
+use crate::step::{Fault, FaultClass};
+
+/// What was tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trouble<'a> {
+    /// To reach the engine.
+    Connect,
+    /// To look at a container.
+    Inspect,
+    /// To list containers.
+    List,
+    /// To get this image.
+    Pull(&'a str),
+    /// To create a container of this image.
+    Create(&'a str),
+    /// To start a container.
+    Start,
+    /// To signal a container.
+    Stop,
+    /// To remove a container.
+    Remove,
+}
+
+/// Whether the engine answered with that HTTP status.
+pub(super) fn is_status(error: &Error, status: u16) -> bool {
+    matches!(error, Error::DockerResponseServerError { status_code, .. } if *status_code == status)
+}
+
+impl Trouble<'_> {
+    /// The fault that `error` is.
+    pub(super) fn fault(self, error: &Error) -> Fault {
+        match error {
+            Error::DockerResponseServerError { status_code, message } => self.answered(*status_code, message),
+            Error::DockerStreamError { error } => self.answered(500, error),
+            other => Fault::unavailable(format!("the Docker engine does not answer: {}", innermost(other))),
+        }
+    }
+
+    /// The engine answered with an error.
+    fn answered(self, status: u16, message: &str) -> Fault {
+        let lower = message.to_lowercase();
+        let has = |parts: &[&str]| parts.iter().any(|part| lower.contains(part));
+        if status == 503 || has(&["shutdown in progress", "cannot connect to containerd"]) {
+            return Fault::unavailable(format!("the Docker engine is not ready: {}", short(message)));
+        }
+        if has(&["no space left on device"]) {
+            return Fault::transient(format!("{}: the disk is full: {}", self.what(), short(message)));
+        }
+        match self {
+            Self::Pull(image) => pull(image, status, message),
+            Self::Create(image) if status == 404 && has(&["no such image"]) => {
+                Fault::permanent(format!("image {image} is not on this node"))
+            }
+            Self::Start if has(&["port is already allocated", "address already in use"]) => {
+                Fault::transient(format!("cannot start: a host port is taken: {}", short(message)))
+            }
+            Self::Start => {
+                let lasting = status == 400
+                    || has(&[
+                        "no such file or directory",
+                        "executable file not found",
+                        "permission denied",
+                        "not a directory",
+                    ]);
+                let class = if lasting { FaultClass::Permanent } else { FaultClass::Transient };
+                Fault { class, message: format!("cannot start: {}", short(message)) }
+            }
+            // The engine refuses what it will always refuse.
+            Self::Create(_) if status < 500 => {
+                Fault::permanent(format!("{}: {}", self.what(), short(message)))
+            }
+            _ => Fault::transient(format!("{}: {}", self.what(), short(message))),
+        }
+    }
+
+    fn what(self) -> String {
+        match self {
+            Self::Connect => "cannot reach the Docker engine".to_owned(),
+            Self::Inspect => "cannot look at the container".to_owned(),
+            Self::List => "cannot list containers".to_owned(),
+            Self::Pull(image) => format!("cannot pull {image}"),
+            Self::Create(_) => "cannot create the container".to_owned(),
+            Self::Start => "cannot start".to_owned(),
+            Self::Stop => "cannot stop the container".to_owned(),
+            Self::Remove => "cannot remove the container".to_owned(),
+        }
+    }
+}
+
+/// Registries tell by words alone, and not all by the same.
+fn pull(image: &str, status: u16, message: &str) -> Fault {
+    let lower = message.to_lowercase();
+    let has = |parts: &[&str]| parts.iter().any(|part| lower.contains(part));
+    let text = short(message);
+    if has(&[
+        "unauthorized",
+        "authentication required",
+        "access denied",
+        "access forbidden",
+        "no basic auth",
+        "denied:",
+    ]) {
+        return Fault::permanent(format!(
+            "image {image}: it does not exist, or its registry wants a login: {text}"
+        ));
+    }
+    if has(&["manifest unknown", "not found", "does not exist", "no matching manifest", "name unknown"]) {
+        return Fault::permanent(format!("image {image} does not exist: {text}"));
+    }
+    if status == 400 || has(&["invalid reference format", "invalid repository name"]) {
+        return Fault::permanent(format!("{image:?} is no image reference: {text}"));
+    }
+    Fault::transient(format!("cannot reach the registry of image {image}: {text}"))
+}
+
+/// The engine wraps messages in those of its parts; the last part says what went wrong.
+fn short(message: &str) -> &str {
+    let message = message.trim().trim_end_matches(": unknown");
+    ["exec: ", "OCI runtime create failed: ", "error response from daemon: ", "Error response from daemon: "]
+        .into_iter()
+        .find_map(|wrapper| message.rfind(wrapper).and_then(|at| message.get(at + wrapper.len()..)))
+        .unwrap_or(message)
+}
+
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_of_engines_are_classified() {
+        use FaultClass::*;
+        let runc = "failed to create shim: OCI runtime create failed: container_linux.go:380: starting container process \
+                    caused: exec: \"/bin/nope\": stat /bin/nope: no such file or directory: unknown";
+        let port = "driver failed programming external connectivity on endpoint x: Bind for 0.0.0.0:80 failed: port is \
+                    already allocated";
+        let bind = "invalid mount config for type \"bind\": bind source path does not exist: /nope";
+        let table = [
+            (
+                Trouble::Start,
+                400,
+                runc,
+                Permanent,
+                "cannot start: \"/bin/nope\": stat /bin/nope: no such file or directory",
+            ),
+            (Trouble::Start, 500, port, Transient, "cannot start: a host port is taken: driver failed"),
+            (Trouble::Start, 500, "something", Transient, "cannot start: something"),
+            (Trouble::Create("a"), 400, bind, Permanent, "cannot create the container: invalid mount config"),
+            (Trouble::Create("a"), 404, "No such image: a", Permanent, "image a is not on this node"),
+            (
+                Trouble::Create("a"),
+                500,
+                "no space left on device",
+                Transient,
+                "cannot create the container: the disk is full",
+            ),
+            (
+                Trouble::Remove,
+                409,
+                "removal already in progress",
+                Transient,
+                "cannot remove the container: removal",
+            ),
+            (Trouble::Inspect, 503, "shutdown in progress", Unavailable, "the Docker engine is not ready"),
+        ];
+        for (trouble, status_code, message, class, text) in table {
+            let fault =
+                trouble.fault(&Error::DockerResponseServerError { status_code, message: message.to_owned() });
+            assert_eq!(fault.class, class, "{message}");
+            assert!(fault.message.starts_with(text), "{}", fault.message);
+        }
+    }
+
+    #[test]
+    fn answers_of_registries_are_classified() {
+        use FaultClass::*;
+        let denied = "pull access denied for nope, repository does not exist or may require 'docker login': denied: \
+                      requested access to the resource is denied";
+        let table = [
+            (
+                404,
+                denied,
+                Permanent,
+                "image a:1: it does not exist, or its registry wants a login: pull access denied",
+            ),
+            (500, "unauthorized: authentication required", Permanent, "image a:1: it does not exist, or"),
+            (
+                404,
+                "manifest for a:1 not found: manifest unknown",
+                Permanent,
+                "image a:1 does not exist: manifest for",
+            ),
+            (400, "invalid reference format", Permanent, "\"a:1\" is no image reference"),
+            (
+                500,
+                "dial tcp 127.0.0.1:5000: connect: connection refused",
+                Transient,
+                "cannot reach the registry",
+            ),
+            (
+                500,
+                "Get \"https://r/v2/\": net/http: TLS handshake timeout",
+                Transient,
+                "cannot reach the registry",
+            ),
+            (500, "write /x: no space left on device", Transient, "cannot pull a:1: the disk is full"),
+        ];
+        for (status_code, message, class, text) in table {
+            let error = Error::DockerResponseServerError { status_code, message: message.to_owned() };
+            let fault = Trouble::Pull("a:1").fault(&error);
+            assert_eq!(fault.class, class, "{message}");
+            assert!(fault.message.starts_with(text), "{}", fault.message);
+        }
+    }
+
+    #[test]
+    fn silence_says_nothing_of_the_task() {
+        let fault = Trouble::Start.fault(&Error::RequestTimeoutError);
+        assert_eq!(fault, Fault::unavailable("the Docker engine does not answer: Timeout error"));
+    }
+}

@@ -67,6 +67,23 @@ impl Failure {
         self
     }
 
+    /// Several failures as one: each with its details, the hints of the first, the exit code of the gravest (a failed job
+    /// before tasks that find no place, before what may yet come).
+    pub(crate) fn of_all(failures: Vec<Self>) -> Option<Self> {
+        const GRAVEST: [u8; 3] = [4, 3, 9];
+        let rank =
+            |failure: &Self| GRAVEST.iter().position(|exit| *exit == failure.exit).unwrap_or(GRAVEST.len());
+        let exit = failures.iter().min_by_key(|failure| rank(failure))?.exit;
+        let mut all = failures.into_iter();
+        let mut first = all.next()?;
+        for other in all {
+            first.told.details.push(other.told.message);
+            first.told.details.extend(other.told.details.into_iter().map(|line| format!("  {line}")));
+        }
+        first.exit = exit;
+        Some(first)
+    }
+
     /// Standard output cannot be written to.
     pub(crate) fn output(error: &io::Error) -> Self {
         let broken_pipe = error.kind() == io::ErrorKind::BrokenPipe;
@@ -309,6 +326,19 @@ mod tests {
         assert_eq!(exit, 9);
         assert!(shown.starts_with("error: no answer within 10s: m1 knows no leader"), "{shown}");
         assert!(shown.contains("[UNAVAILABLE · NO_LEADER]"), "{shown}");
+    }
+
+    #[test]
+    fn several_failures_become_one_with_the_gravest_exit_code() {
+        let late = Failure::new(9, "job a is not there yet").detail("a[0]: pending").hint("look");
+        let unplaced = Failure::new(3, "job b: accepted").detail("b[0]: no node").hint("elsewhere");
+        let one = Failure::of_all(vec![late, unplaced]).unwrap();
+        assert_eq!(one.exit, 3);
+        assert_eq!(
+            one.to_text(Style::plain()),
+            "error: job a is not there yet\n  a[0]: pending\n  job b: accepted\n    b[0]: no node\n  hint: look"
+        );
+        assert!(Failure::of_all(Vec::new()).is_none());
     }
 
     #[test]

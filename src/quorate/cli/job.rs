@@ -52,7 +52,8 @@ pub(super) async fn status(context: &Context, job: &str) -> Result<(), Failure> 
         read: context.read(),
         ..ListTasksRequest::default()
     };
-    let tasks = pages::tasks(context, request).await?.tasks;
+    let tasks = pages::tasks(context, request.clone()).await?.tasks;
+    let tasks = super::task::with_history(context, request, tasks).await?;
     let job = answer.job.unwrap_or_default();
     print(&render::job::details(&job, &tasks, context.now()))
 }
@@ -199,17 +200,17 @@ fn target(context: &Context, text: &str) -> Result<(JobKey, u32), Failure> {
 /// Waits for all of them, one after the other, within one time.
 async fn settle(context: &Context, accepted: Vec<Accepted>, start: Mono) -> Result<(), Failure> {
     let deadline = start.saturating_add(context.patience());
-    let mut worst = None;
+    let mut failures = Vec::new();
     for one in accepted {
         let waiting = Waiting { key: &one.key, revision: one.revision, goal: one.goal, start, deadline };
         match wait::wait(context, &waiting).await {
             Ok(job) => done(context, &one.key, job.as_ref(), context.clock.monotonic().since(start)),
             // Who interrupts wants to be back at the prompt.
             Err(failure) if failure.exit == wait::INTERRUPTED => return Err(failure),
-            Err(failure) => worst = worst.or(Some(failure)),
+            Err(failure) => failures.push(failure),
         }
     }
-    worst.map_or(Ok(()), Err)
+    Failure::of_all(failures).map_or(Ok(()), Err)
 }
 
 fn done(context: &Context, key: &JobKey, job: Option<&Job>, took: Duration) {
@@ -218,8 +219,8 @@ fn done(context: &Context, key: &JobKey, job: Option<&Job>, took: Duration) {
     }
     let what = job.map_or_else(
         || "is gone".to_owned(),
-        |job| format!("{} {}", render::job::status(job), render::job::tasks(job)),
+        |job| format!("{}, {}", render::job::status(job), render::job::tasks(job)),
     );
     let tick = context.global.style().good("✔");
-    say(&format!("{tick} job {}/{} {what} after {:.1}s", key.namespace, key.name, took.as_secs_f64()));
+    say(&format!("{tick} job {}/{}: {what} after {:.1}s", key.namespace, key.name, took.as_secs_f64()));
 }

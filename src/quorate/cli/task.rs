@@ -1,6 +1,8 @@
 //! `ps`, `task`
 
-use quorate_wire::api::{GetTaskRequest, ListTasksRequest};
+use std::collections::BTreeSet;
+
+use quorate_wire::api::{GetTaskRequest, ListTasksRequest, Task};
 
 use super::args::PsArgs;
 use super::context::{Context, print, print_json};
@@ -22,12 +24,32 @@ pub(super) async fn list(context: &Context, args: PsArgs) -> Result<(), Failure>
         read: context.read(),
         ..ListTasksRequest::default()
     };
-    let answer = pages::tasks(context, request).await?;
+    let mut answer = pages::tasks(context, request.clone()).await?;
     if context.global.quiet && !context.json() {
         let ids: Vec<&str> = answer.tasks.iter().map(|task| task.id.as_str()).collect();
         return print(&ids.join("\n"));
     }
-    context.answer(&answer, || render::task::table(&answer.tasks, context.now()))
+    if !args.all && !context.json() {
+        answer.tasks = with_history(context, request, answer.tasks).await?;
+    }
+    context.answer(&answer, || render::task::table(&answer.tasks, args.all, context.now()))
+}
+
+/// The same tasks, with the ended ones where those tell why some do not run.
+pub(super) async fn with_history(
+    context: &Context,
+    request: ListTasksRequest,
+    tasks: Vec<Task>,
+) -> Result<Vec<Task>, Failure> {
+    if !render::task::want_history(&tasks) {
+        return Ok(tasks);
+    }
+    // Not only those on one node: the one before may have been elsewhere.
+    let request = ListTasksRequest { include_ended: true, node: String::new(), ..request };
+    let mut all = pages::tasks(context, request).await?.tasks;
+    let wanted: BTreeSet<&str> = tasks.iter().map(|task| task.id.as_str()).collect();
+    all.retain(|task| render::task::is_ended(task) || wanted.contains(task.id.as_str()));
+    Ok(all)
 }
 
 pub(super) async fn inspect(context: &Context, task: &str) -> Result<(), Failure> {

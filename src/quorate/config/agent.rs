@@ -35,7 +35,7 @@ const SCHEMA: Schema = Schema {
         "logs.max_files",
         LOG_KEYS[0],
         LOG_KEYS[1],
-        "security",
+        "tls.mode",
     ],
     tables: &["node.labels"],
 };
@@ -71,7 +71,7 @@ pub(crate) fn load(
     layers.flag("--runtime", "runtimes", args.runtimes.as_ref());
     layers.flag("--log-level", "log.level", args.log.level.as_ref());
     layers.flag("--log-format", "log.format", args.log.format.as_ref());
-    layers.flag("--security", "security", security);
+    layers.flag("--security", "tls.mode", security);
     let loaded = read(&mut layers, shim);
     layers.finish(loaded)
 }
@@ -90,7 +90,7 @@ fn read(layers: &mut Layers, shim: ShimCommand) -> Option<Loaded> {
     };
     let capacity = capacity(layers);
     let security = layers
-        .get("security", |node| fields::text(node)?.parse().map_err(|error| format!("{error}")))
+        .get("tls.mode", |node| fields::text(node)?.parse().map_err(|error| format!("{error}")))
         .unwrap_or_default();
     let runtimes = runtimes(layers, shim);
     let identity = Identity::Node(name.as_ref().map(ToString::to_string).unwrap_or_default());

@@ -50,6 +50,14 @@ fn a_full_file_arrives() {
 }
 
 #[test]
+fn the_file_that_is_shipped_is_legal() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/agent.toml");
+    let shim = ShimCommand { program: "quorate".into(), args: Vec::new() };
+    let args = crate::cli::args::tests::agent_run(&format!("-c {path}"));
+    assert_eq!(load(&args, [], None, shim).unwrap().config.node.as_str(), "n1");
+}
+
+#[test]
 fn flags_add_labels_and_override_the_rest() {
     let config = load_all(
         Some(FULL),

@@ -41,7 +41,7 @@ const SCHEMA: Schema = Schema {
         "tasks.history",
         LOG_KEYS[0],
         LOG_KEYS[1],
-        "security",
+        "tls.mode",
     ],
     tables: &["cluster.managers"],
 };
@@ -76,7 +76,7 @@ pub(crate) fn load(
     layers.flag("--managers", "cluster.managers", args.managers.as_ref());
     layers.flag("--log-level", "log.level", args.log.level.as_ref());
     layers.flag("--log-format", "log.format", args.log.format.as_ref());
-    layers.flag("--security", "security", security);
+    layers.flag("--security", "tls.mode", security);
     let loaded = read(&mut layers);
     layers.finish(loaded)
 }
@@ -93,7 +93,7 @@ fn read(layers: &mut Layers) -> Option<Loaded> {
     let consensus = consensus(layers);
     let settings = settings(layers);
     let security = layers
-        .get("security", |node| fields::text(node)?.parse().map_err(|error| format!("{error}")))
+        .get("tls.mode", |node| fields::text(node)?.parse().map_err(|error| format!("{error}")))
         .unwrap_or_default();
     let identity = Identity::Manager(name.as_ref().map(ToString::to_string).unwrap_or_default());
     let log = log(layers, identity);

@@ -34,7 +34,7 @@ admin = { listen = "127.0.0.1:8480" }
 scheduler = { strategy = "binpack" }
 nodes = { lease = "10s" }
 log = { level = "info,quorate_raft=debug", format = "json" }
-security = "plaintext-anywhere"
+tls = { mode = "plaintext-anywhere" }
 
 [raft]
 listen = "127.0.0.1:8422"
@@ -66,6 +66,13 @@ fn a_full_file_arrives() {
     assert_eq!(config.managers.len(), 2);
     assert_eq!(log.filter, "info,quorate_raft=debug");
     assert_eq!(log.identity, Identity::Manager("m1".into()));
+}
+
+#[test]
+fn the_file_that_is_shipped_is_legal() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/manager.toml");
+    let config = load(&args(&format!("-c {path}")), [], None).unwrap().config;
+    assert_eq!((config.name.as_str(), config.managers.len()), ("m1", 3));
 }
 
 #[test]
@@ -140,8 +147,8 @@ fn each_mistake_says_where_it_comes_from_and_what_to_do() {
             "2:17: log.format: log format \"xml\" is unknown; use text, json or auto",
         ),
         (
-            "security = \"none\"",
-            "2:12: security: security \"none\" is unknown; use plaintext-loopback or plaintext-anywhere",
+            "tls = {mode = \"none\"}",
+            "2:15: tls.mode: security \"none\" is unknown; use plaintext-loopback or plaintext-anywhere",
         ),
         (
             "[cluster.managers]\nm2 = \"127.0.0.1:1\"",

@@ -51,7 +51,7 @@ pub(crate) fn details(job: &Job, tasks_of_job: &[Task], now: Timestamp) -> Strin
     );
     out.push_str(&format!("\netag {}", job.etag));
     if !tasks_of_job.is_empty() {
-        out.push_str(&format!("\n\n{}", super::task::table(tasks_of_job, now)));
+        out.push_str(&format!("\n\n{}", super::task::table(tasks_of_job, false, now)));
     }
     out
 }
@@ -74,14 +74,15 @@ pub(crate) fn status(job: &Job) -> String {
     }
 }
 
-/// Counts of tasks: `4/6`, of a batch `2/2 (3/5 done)`.
+/// Counts of tasks: `4/6`, of a batch `3/5 done, 2 running`.
 pub(crate) fn tasks(job: &Job) -> String {
     let counts = job.counts.unwrap_or_default();
     let up = counts.running + counts.outdated;
     let mut out = match job.spec.as_ref().and_then(|spec| spec.kind.as_ref()) {
-        Some(Kind::Batch(batch)) => {
-            format!("{up}/{} ({}/{} done)", counts.desired, counts.succeeded, batch.completions)
+        Some(Kind::Batch(batch)) if up > 0 => {
+            format!("{}/{} done, {up} running", counts.succeeded, batch.completions)
         }
+        Some(Kind::Batch(batch)) => format!("{}/{} done", counts.succeeded, batch.completions),
         _ => format!("{up}/{}", counts.desired),
     };
     for (count, what) in others(&counts) {
@@ -161,7 +162,7 @@ pub(crate) mod tests {
 JOB          TYPE     STATUS      TASKS                       VER  IMAGE         AGE
 web          service  converging  4/6, 1 pending, 1 starting    8  nginx:1.27  2h00m
 api          service  active      3/3                           8  nginx:1.27  2h00m
-shop/thumbs  batch    active      2/2 (3/5 done)                8  nginx:1.27  2h00m"
+shop/thumbs  batch    active      3/5 done, 2 running           8  nginx:1.27  2h00m"
         );
         assert_eq!(table(&[], NOW), "no jobs");
     }

@@ -25,7 +25,9 @@ pub(crate) fn table(nodes: &[Node], now: Timestamp) -> String {
         ("VERSION", Side::Left),
         ("", Side::Left),
     ]);
-    for node in nodes {
+    let mut sorted: Vec<&Node> = nodes.iter().collect();
+    sorted.sort_by_key(|node| natural(&node.name));
+    for node in sorted {
         let (reserved, room) = (node.reserved.unwrap_or_default(), node.allocatable.unwrap_or_default());
         let share = |part: u64, whole: u64, print: fn(u64) -> String| {
             format!("{}/{}  {}%", print(part), print(whole), percent(part, whole))
@@ -45,6 +47,12 @@ pub(crate) fn table(nodes: &[Node], now: Timestamp) -> String {
         ]);
     }
     table.to_string()
+}
+
+/// Orders `n2` before `n10`: the name without its last digits, then those as a number.
+fn natural(name: &str) -> (&str, u64) {
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    (stem, name[stem.len()..].parse().unwrap_or(0))
 }
 
 fn status(node: &Node, now: Timestamp) -> String {
@@ -85,12 +93,13 @@ mod tests {
             ..Node::default()
         };
         assert_eq!(
-            table(&[up, down], NOW),
+            table(&[down, up], NOW),
             "\
 NAME  ZONE  STATUS   SCHED       TASKS  CPU (res/cap)  MEM (res/cap)     RUNTIMES        VERSION
 n01   a     ready    eligible       14  6.2/8  77%     21GiB/32GiB  65%  docker,process  0.1.0
 n02   –     down 2m  ineligible      0  0/0  0%        0B/0B  0%         –               –        unheard for 5s"
         );
+        assert!(natural("n2") < natural("n10") && natural("n10") < natural("o1"));
         assert_eq!(table(&[], NOW), "no node has joined the cluster");
     }
 }

@@ -7,12 +7,18 @@ use quorate_wire::common::moment;
 use super::table::{Side, Table};
 use super::words::{age, job_name, or_none, since, word};
 
-/// The tasks, each slot's newest first and its predecessors below it.
-pub(crate) fn table(tasks: &[Task], now: Timestamp) -> String {
-    if tasks.is_empty() {
+/// Whether somebody who looks at these tasks will ask why they do not run, and only ended ones can tell.
+pub(crate) fn want_history(tasks: &[Task]) -> bool {
+    tasks.iter().any(|task| task.attempt > 0 && task.state() < TaskState::Running)
+}
+
+/// The tasks, each slot's newest first. With `history` its predecessors stand below it; without, they only tell why the
+/// last one failed while its successor waits.
+pub(crate) fn table(tasks: &[Task], history: bool, now: Timestamp) -> String {
+    let mut sorted: Vec<&Task> = tasks.iter().filter(|task| history || !is_ended(task)).collect();
+    if sorted.is_empty() {
         return "no tasks".to_owned();
     }
-    let mut sorted: Vec<&Task> = tasks.iter().collect();
     sorted.sort_by_key(|task| {
         (&task.namespace, &task.job, task.slot, is_ended(task), std::cmp::Reverse(number(task)))
     });
@@ -41,7 +47,7 @@ pub(crate) fn table(tasks: &[Task], now: Timestamp) -> String {
             task.job_version.to_string(),
             task.restarts.to_string(),
             since(task.create_time.as_ref(), now, moment),
-            why(task, now),
+            explain(task, tasks, history, now),
         ]);
     }
     table.to_string()
@@ -77,6 +83,24 @@ pub(crate) fn state(task: &Task) -> String {
     match task.exit_code {
         Some(code) if is_ended(task) => format!("{state} (exit {code})"),
         _ => state,
+    }
+}
+
+/// Why it is in that state, with the end of the one before it where that is not shown.
+fn explain(task: &Task, all: &[Task], history: bool, now: Timestamp) -> String {
+    let own = why(task, now);
+    if history || task.attempt == 0 || is_ended(task) || task.state() >= TaskState::Running {
+        return own;
+    }
+    let slot = |task: &Task| (task.namespace.clone(), task.job.clone(), task.slot);
+    let before = all
+        .iter()
+        .filter(|other| is_ended(other) && slot(other) == slot(task))
+        .max_by_key(|other| number(other));
+    match before {
+        Some(before) if own.is_empty() => format!("before: {} {}", state(before), before.reason),
+        Some(before) => format!("{own}; before: {} {}", state(before), before.reason),
+        None => own,
     }
 }
 
@@ -144,7 +168,7 @@ pub(crate) mod tests {
         };
         let tasks = [waiting, old, task(9, 0, TaskState::Failed), task(20, 0, TaskState::Running)];
         assert_eq!(
-            table(&tasks, NOW),
+            table(&tasks, true, NOW),
             "\
 ID   TASK       NODE  DESIRED  STATE              VER  RESTARTS  AGE
 t20  web[0]     n01   run      running              8         0   2m
@@ -152,7 +176,24 @@ t11   └ web[0]  n01   stop     complete (exit 0)    7         0   2m
 t9    └ web[0]  n01   run      failed               8         0   2m
 t21  web[3]     –     run      pending              8         0   2m  3 of 9 nodes: need 2GiB, best free 1GiB"
         );
-        assert_eq!(table(&[], NOW), "no tasks");
+        assert_eq!(table(&[], true, NOW), "no tasks");
+    }
+
+    #[test]
+    fn without_history_a_waiting_task_says_what_became_of_the_one_before() {
+        let failed = Task { reason: "cannot start /no/such".into(), ..task(1, 0, TaskState::Rejected) };
+        let waiting = Task { attempt: 1, node: String::new(), ..task(2, 0, TaskState::Pending) };
+        let tasks = [failed, waiting, task(3, 1, TaskState::Running)];
+        assert!(want_history(&tasks));
+        assert_eq!(
+            table(&tasks, false, NOW),
+            "\
+ID  TASK    NODE  DESIRED  STATE    VER  RESTARTS  AGE
+t2  web[0]  –     run      pending    8         0   2m  before: rejected cannot start /no/such
+t3  web[1]  n01   run      running    8         0   2m"
+        );
+        assert!(!want_history(&tasks[2..]));
+        assert_eq!(table(&tasks[..1], false, NOW), "no tasks");
     }
 
     #[test]

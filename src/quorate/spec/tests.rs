@@ -349,3 +349,14 @@ fn mistakes_of_all_files_come_together() {
     let files: Vec<_> = all.0.iter().map(|problem| problem.file.clone()).collect();
     assert_eq!(files, [path("a.yaml"), path("b.yaml"), path("c.yaml")]);
 }
+
+#[test]
+fn the_examples_that_are_shipped_are_legal() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/jobs");
+    let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let paths: Vec<String> = names.map(|path| path.to_string_lossy().into_owned()).collect();
+    assert!(!paths.is_empty());
+    for path in paths {
+        assert_eq!(load(std::slice::from_ref(&path), None, None).unwrap().len(), 1, "{path}");
+    }
+}

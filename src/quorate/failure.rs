@@ -310,7 +310,7 @@ mod tests {
         assert!(shown.starts_with("error: no answer within 10s "), "{shown}");
         assert!(shown.contains("[DEADLINE_EXCEEDED · COMMIT_TIMEOUT]"), "{shown}");
         assert!(shown.contains("not known whether the write happened"), "{shown}");
-        assert!(shown.contains("repeat it with request id 01JDZ"), "{shown}");
+        assert!(shown.contains("repeat it with --request-id 01JDZ"), "{shown}");
     }
 
     #[test]

@@ -80,16 +80,16 @@ catalogue! {
     /// No manager leads at the moment; nothing was written.
     NoLeader "NO_LEADER" Unavailable ClientSameRequestId 9
         ["an election takes a second or two: try again", "quorate cluster status    see who can be reached"];
-    /// The asked manager does not lead; nothing was written. Metadata: leader, address.
-    NotLeader "NOT_LEADER" Unavailable ClientSameRequestId 9 ["try {address} (manager {leader})"];
+    /// The asked manager does not lead; nothing was written. Metadata: leader, leader_address.
+    NotLeader "NOT_LEADER" Unavailable ClientSameRequestId 9 ["try {leader_address} (manager {leader})"];
     /// The manager is stopping; nothing was written.
     ShuttingDown "SHUTTING_DOWN" Unavailable ClientSameRequestId 9 ["try another manager"];
     /// No manager answers; the client's own finding.
     Unreachable "UNREACHABLE" Unavailable ClientSameRequestId 9
-        ["check the addresses given with --endpoints", "quorate cluster status    see who can be reached"];
+        ["check the addresses given with --manager (QUORATE_MANAGERS)", "quorate cluster status    see who can be reached"];
     /// The job moved since the caller read it. Metadata: job, stored, sent.
     EtagMismatch "ETAG_MISMATCH" Aborted CallerReReads 7
-        ["quorate inspect {job}    see what is stored now", "then submit again, without --etag to replace it anyway"];
+        ["quorate job inspect {job}    see what is stored now", "then submit again, without --etag to replace it anyway"];
     /// The state moved on since the request was made.
     StateMoved "STATE_MOVED" Aborted CallerReReads 7 ["look at the present state, then try again"];
     /// The job breaks rules; each violation has its path.
@@ -106,7 +106,7 @@ catalogue! {
     /// Another argument breaks a rule.
     ArgumentInvalid "ARGUMENT_INVALID" InvalidArgument Never 5 ["mend the arguments and try again"];
     /// No such job. Metadata: job.
-    JobNotFound "JOB_NOT_FOUND" NotFound Never 6 ["quorate ls    see all jobs"];
+    JobNotFound "JOB_NOT_FOUND" NotFound Never 6 ["quorate job ls    see all jobs"];
     /// No such task. Metadata: task.
     TaskNotFound "TASK_NOT_FOUND" NotFound Never 6 ["quorate ps --all    see all tasks, also ended ones"];
     /// No such node. Metadata: node.
@@ -115,7 +115,7 @@ catalogue! {
     JobTypeChanged "JOB_TYPE_CHANGED" FailedPrecondition Never 7
         ["give the new job another name", "quorate stop --purge {job}    forget the old one first"];
     /// The job is being purged. Metadata: job.
-    JobPurging "JOB_PURGING" FailedPrecondition CallerReReads 7 ["quorate ps {job}    see which tasks are not gone yet"];
+    JobPurging "JOB_PURGING" FailedPrecondition CallerReReads 7 ["quorate ps {job} -a    see which tasks are not gone yet"];
     /// Only services have replicas. Metadata: job.
     NotScalable "NOT_SCALABLE" FailedPrecondition Never 5 ["set parallelism in the job file and submit it again"];
     /// A live agent has the node's name. Metadata: node.
@@ -132,11 +132,11 @@ catalogue! {
     Overloaded "OVERLOADED" ResourceExhausted HonourRetryInfo 9 ["wait a moment and try again"];
     /// The outcome is unknown: the write may yet be committed. Metadata: request_id.
     CommitTimeout "COMMIT_TIMEOUT" DeadlineExceeded ClientSameRequestId 9
-        ["the write may still happen: repeat it with request id {request_id}, or look first",
+        ["the write may still happen: repeat it with --request-id {request_id}, or look first",
             "quorate cluster status    see whether the cluster has a quorum"];
     /// A read did not get its answer in time.
     ReadTimeout "READ_TIMEOUT" DeadlineExceeded ClientSameRequestId 9
-        ["--stale reads without a quorum", "quorate cluster status    see whether the cluster has a quorum"];
+        ["--consistency stale reads without a quorum", "quorate cluster status    see whether the cluster has a quorum"];
     /// The manager does not offer this call.
     Unsupported "UNSUPPORTED" Unimplemented Never 1 ["the manager may be older than this program: upgrade it"];
     /// A defect of ours.

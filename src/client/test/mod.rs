@@ -89,10 +89,11 @@ async fn a_frozen_endpoint_is_left_with_the_same_request_id() {
     frozen.script(vec![Act::Hang; 10]);
     let client = client(
         &[&frozen.address, &alive.address],
-        Options { try_limit: Duration::from_millis(50), ..options() },
+        Options { try_limit: Duration::from_millis(500), ..options() },
     );
     client.apply_job(apply()).await.unwrap();
-    assert_eq!(ids(&alive), ids(&frozen)[..1]);
+    let first = ids(&frozen).remove(0);
+    assert!(!ids(&alive).is_empty() && ids(&alive).iter().all(|id| *id == first));
     assert!(frozen.seen()[0].timeout.is_some(), "the server knows how long anybody listens");
     client.apply_job(apply()).await.unwrap();
     assert_eq!(frozen.seen().len(), 1, "it stands behind the others for a while");
@@ -137,17 +138,18 @@ async fn the_deadline_bounds_everything_and_says_what_is_known() {
 async fn a_cluster_without_a_leader_is_reported_with_its_own_words() {
     let group = group();
     let a = Fake::start(&group).await;
-    let refusal = ApiError::new(Reason::NoLeader, "m1 knows no leader").after(Duration::from_millis(10));
-    a.script(vec![Act::Refuse(refusal); 1_000]);
-    let hasty = Options { deadline: Duration::from_millis(200), ..options() };
-    match client(&[&a.address], hasty).apply_job(apply()).await.unwrap_err() {
+    // Longer than anybody waits: the call ends at once.
+    let refusal = ApiError::new(Reason::NoLeader, "m1 knows no leader").after(Duration::from_secs(3600));
+    a.script([Act::Refuse(refusal)]);
+    let options = Options { deadline: Duration::from_secs(60), ..options() };
+    match client(&[&a.address], options).apply_job(apply()).await.unwrap_err() {
         ClientError::Deadline { last: Some(last), outcome_unknown, .. } => {
             assert_eq!(last.reason, Reason::NoLeader);
             assert!(!outcome_unknown, "nothing was written, the manager said so");
         }
         other => panic!("{other:?}"),
     }
-    assert!(a.seen().len() > 1);
+    assert_eq!(a.seen().len(), 1);
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use super::args::Consistency;
 use super::context::{Context, JobKey, read_options, say};
 use crate::failure::Failure;
 use crate::render::progress::{self, Moment};
-use crate::render::task::{name, state, why};
+use crate::render::task::{name, told};
 
 /// Exit code of a command that was interrupted while it waited.
 pub(super) const INTERRUPTED: u8 = 130;
@@ -186,12 +186,10 @@ fn too_late(context: &Context, waiting: &Waiting<'_>, last: Option<&Moment>) -> 
         Failure::new(UNPLACED, format!("job {key}: accepted, but {more} of its tasks cannot be placed"))
     };
     for task in moment.unsettled().into_iter().take(3) {
-        failure = failure
-            .detail(format!("{}: {} {}", name(task), state(task), why(task, now)).trim_end().to_owned());
+        failure = failure.detail(format!("{} {}", name(task), told(task, now)));
     }
     if let Some(failed) = moment.last_failure() {
-        failure =
-            failure.detail(format!("last failure: {}: {} {}", name(failed), state(failed), failed.reason));
+        failure = failure.detail(format!("last failure: {} {}", name(failed), told(failed, now)));
     }
     failure
         .hint(format!("quorate ps {key} -a    see every task"))

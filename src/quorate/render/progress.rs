@@ -6,7 +6,7 @@ use quorate_base::Timestamp;
 use quorate_wire::api::{Job, Task, TaskState};
 
 use super::job::{kind, others, tasks};
-use super::task::{is_ended, name, state, why};
+use super::task::{is_ended, name, told};
 use super::words::or_none;
 
 /// Cells of the bar.
@@ -62,22 +62,14 @@ pub(crate) fn frame(moment: &Moment, elapsed: Duration, now: Timestamp) -> Vec<S
     let mut lines = vec![format!("{text}   {clock}")];
     let unsettled = moment.unsettled();
     for task in unsettled.iter().take(SHOWN) {
-        let line =
-            format!("    {}  {}  {}  {}", name(task), or_none(&task.node), state(task), why(task, now));
-        lines.push(line.trim_end().to_owned());
+        lines.push(format!("    {}  {}  {}", name(task), or_none(&task.node), told(task, now)));
     }
     if unsettled.len() > SHOWN {
         lines.push(format!("    and {} more", unsettled.len() - SHOWN));
     }
     if let Some(failed) = moment.last_failure() {
-        let line = format!(
-            "    last failure: {} on {}: {} {}",
-            name(failed),
-            or_none(&failed.node),
-            state(failed),
-            failed.reason
-        );
-        lines.push(line.trim_end().to_owned());
+        let (name, node) = (name(failed), or_none(&failed.node));
+        lines.push(format!("    last failure: {name} on {node} {}", told(failed, now)));
     }
     lines
 }
@@ -145,9 +137,9 @@ mod tests {
             frame(&moment(), Duration::from_secs(101), NOW),
             [
                 "  web  ▰▰▰▰▰▰▰▰▰▰▰▰▰▱▱▱▱▱▱▱  4/6, 1 pending, 1 starting, 2 failed so far   01:41",
-                "    web[4]  n01  preparing  pulling nginx:1.27",
-                "    web[5]  –  pending  3 of 3 nodes: need 64GiB, best free 3GiB",
-                "    last failure: web[5] on n01: failed (exit 1) port 80 is taken",
+                "    web[4]  n01  preparing: pulling nginx:1.27",
+                "    web[5]  –  pending: 3 of 3 nodes: need 64GiB, best free 3GiB",
+                "    last failure: web[5] on n01 failed: port 80 is taken",
             ]
         );
     }

@@ -86,6 +86,14 @@ pub(crate) fn state(task: &Task) -> String {
     }
 }
 
+/// State and reason as a phrase: `failed: exit 3, restarting in 2s`.
+pub(crate) fn told(task: &Task, now: Timestamp) -> String {
+    match why(task, now).as_str() {
+        "" => state(task),
+        why => format!("{}: {why}", word(task.state().as_str_name(), "TASK_STATE")),
+    }
+}
+
 /// Why it is in that state, with the end of the one before it where that is not shown.
 fn explain(task: &Task, all: &[Task], history: bool, now: Timestamp) -> String {
     let own = why(task, now);
@@ -98,8 +106,8 @@ fn explain(task: &Task, all: &[Task], history: bool, now: Timestamp) -> String {
         .filter(|other| is_ended(other) && slot(other) == slot(task))
         .max_by_key(|other| number(other));
     match before {
-        Some(before) if own.is_empty() => format!("before: {} {}", state(before), before.reason),
-        Some(before) => format!("{own}; before: {} {}", state(before), before.reason),
+        Some(before) if own.is_empty() => format!("before: {}", told(before, now)),
+        Some(before) => format!("{own}; before: {}", told(before, now)),
         None => own,
     }
 }
@@ -189,7 +197,7 @@ t21  web[3]     –     run      pending              8         0   2m  3 of 9 n
             table(&tasks, false, NOW),
             "\
 ID  TASK    NODE  DESIRED  STATE    VER  RESTARTS  AGE
-t2  web[0]  –     run      pending    8         0   2m  before: rejected cannot start /no/such
+t2  web[0]  –     run      pending    8         0   2m  before: rejected: cannot start /no/such
 t3  web[1]  n01   run      running    8         0   2m"
         );
         assert!(!want_history(&tasks[2..]));

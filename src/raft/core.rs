@@ -40,7 +40,7 @@ pub(crate) struct Core {
     /// One change of members at a time.
     pub(crate) changing: tokio::sync::Mutex<()>,
     leader_heard: Mutex<Option<Mono>>,
-    /// A leader was heard while none counted as known.
+    /// A leader was heard while none counted as known, or was seen dead.
     pub(crate) heard_again: Notify,
 }
 
@@ -102,6 +102,12 @@ impl Core {
                 self.heard_again.notify_one();
             }
         }
+    }
+
+    /// The leader was seen dead: it does not count as known any more.
+    pub(crate) fn forget_leader(&self) {
+        *lock(&self.leader_heard) = None;
+        self.heard_again.notify_one();
     }
 
     pub(crate) fn leader_heard(&self) -> Option<Mono> {

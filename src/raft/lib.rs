@@ -13,6 +13,7 @@
 mod codec;
 mod config;
 mod core;
+mod death;
 mod error;
 mod formation;
 mod log;

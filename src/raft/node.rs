@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use openraft::ChangeMembers;
 use openraft::async_runtime::watch::WatchReceiver;
-use openraft::errors::{ClientWriteError, RaftError};
+use openraft::errors::{ClientWriteError, Fatal, RaftError};
 use quorate_base::{ClusterId, Rng, TaskGroup, TaskKind};
 use quorate_model::{RaftId, Revision};
 use quorate_pki::Security;
@@ -19,6 +19,7 @@ use tokio::sync::{Semaphore, broadcast, mpsc, oneshot, watch};
 
 use crate::config::RaftConfig;
 use crate::core::{Core, Parts};
+use crate::death;
 use crate::error::{FatalError, MembershipError, ProposeError, ReadError, StartError};
 use crate::formation;
 use crate::log::Log;
@@ -32,6 +33,8 @@ use crate::types::{Commands, Peer, Raft};
 
 /// Reads that may wait for one round.
 const READ_QUEUE: usize = 4096;
+/// Broken streams that may wait to be looked at.
+const BROKEN_QUEUE: usize = 8;
 /// How long a planned hand-over of leadership may take.
 const HAND_OVER: Duration = Duration::from_secs(1);
 
@@ -94,6 +97,7 @@ pub struct Node {
     storage: Storage,
     reads: mpsc::Sender<oneshot::Sender<Result<u64, ReadError>>>,
     receiving: Arc<Semaphore>,
+    broken: mpsc::Sender<u64>,
 }
 
 impl fmt::Debug for Node {
@@ -134,8 +138,10 @@ impl Node {
         let core =
             Arc::new(Core::new(Parts { raft, published, header, peers, config, peer, listed: managers }));
         let (reads, queue) = mpsc::channel(READ_QUEUE);
-        let node = Node { core, storage, reads, receiving: Arc::new(Semaphore::new(1)) };
+        let (broken, streams) = mpsc::channel(BROKEN_QUEUE);
+        let node = Node { core, storage, reads, receiving: Arc::new(Semaphore::new(1)), broken };
         node.spawn_tasks(group, queue, rng);
+        group.spawn(TaskKind::critical("raft-death"), death::watch(node.core.clone(), streams));
         Ok(node)
     }
 
@@ -173,6 +179,7 @@ impl Node {
             images: self.storage.images.clone(),
             stall: self.core.config.stall_timeout,
             receiving: self.receiving.clone(),
+            broken: self.broken.clone(),
         };
         RaftServiceServer::new(service)
             .max_decoding_message_size(MESSAGE_BYTES)
@@ -327,20 +334,16 @@ impl Node {
 
 /// Publishes who leads, and the death of the core.
 async fn watch_leadership(core: &Core) -> Result<(), FatalError> {
-    let mut metrics = core.raft.metrics();
+    // These change only with what matters here, and end with the core.
+    let mut changes = core.raft.server_metrics();
     loop {
-        let now = metrics.borrow_and_update().clone();
-        let (leadership, left) = core.judge_leadership(&now);
+        changes.borrow_and_update();
+        let (leadership, left) = core.judge_leadership(&core.metrics());
         core.leadership.send_if_modified(|l| {
             let changed = *l != leadership;
             *l = leadership;
             changed
         });
-        if let Err(e) = &now.running_state {
-            let error = FatalError::Core(e.to_string());
-            core.fail(error.clone());
-            return Err(error);
-        }
         let silent = async {
             match left {
                 Some(left) => tokio::time::sleep(left).await,
@@ -348,9 +351,18 @@ async fn watch_leadership(core: &Core) -> Result<(), FatalError> {
             }
         };
         tokio::select! {
-            changed = metrics.changed() => if changed.is_err() { return Ok(()) },
+            changed = changes.changed() => if changed.is_err() { break },
             () = core.heard_again.notified() => {}
             () = silent => {}
+        }
+    }
+    core.leadership.send_modify(|l| *l = Leadership { leader: None, me: false, ..l.clone() });
+    match core.metrics().running_state {
+        Ok(()) | Err(Fatal::Stopped) => Ok(()),
+        Err(e) => {
+            let error = FatalError::Core(e.to_string());
+            core.fail(error.clone());
+            Err(error)
         }
     }
 }

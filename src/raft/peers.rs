@@ -76,17 +76,18 @@ impl Peers {
 
     fn channel(&self, addr: &str, lane: Lane) -> Result<Channel, EndpointError> {
         let mut pool = lock(&self.pool);
-        if pool.len() >= POOLED && !pool.contains_key(addr) {
-            pool.clear();
-        }
-        if !pool.contains_key(addr) {
-            let endpoint = self.security.endpoint(Profile::Peer, addr)?;
-            let open = || endpoint.connect_lazy();
-            pool.insert(addr.to_owned(), Channels { append: open(), control: open(), bulk: open() });
-        }
-        let channels = pool.get(addr).cloned();
-        let Some(channels) = channels else {
-            return self.security.endpoint(Profile::Peer, addr).map(|e| e.connect_lazy());
+        let channels = match pool.get(addr) {
+            Some(channels) => channels.clone(),
+            None => {
+                let endpoint = self.security.endpoint(Profile::Peer, addr)?;
+                let open = || endpoint.connect_lazy();
+                let channels = Channels { append: open(), control: open(), bulk: open() };
+                if pool.len() >= POOLED {
+                    pool.clear();
+                }
+                pool.insert(addr.to_owned(), channels.clone());
+                channels
+            }
         };
         Ok(match lane {
             Lane::Append => channels.append,

@@ -10,7 +10,7 @@ use quorate_base::ClusterId;
 use quorate_storage::{HeaderStore, ImageStore};
 use quorate_wire::raft as pb;
 use quorate_wire::raft::raft_service_server::RaftService;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -32,6 +32,21 @@ pub struct Service {
     pub(crate) stall: Duration,
     /// One image at a time is received.
     pub(crate) receiving: Arc<Semaphore>,
+    /// Told the sender of a replication stream that ended.
+    pub(crate) broken: mpsc::Sender<u64>,
+}
+
+/// Reports the end of a replication stream, however it came.
+struct EndOfStream {
+    from: u64,
+    broken: mpsc::Sender<u64>,
+}
+
+impl Drop for EndOfStream {
+    fn drop(&mut self) {
+        // A full queue means that one is being looked at already.
+        let _ = self.broken.try_send(self.from);
+    }
 }
 
 fn malformed(e: Malformed) -> Status {
@@ -45,7 +60,7 @@ fn stopped<E: std::fmt::Display>(e: E) -> Status {
 impl Service {
     /// Refuses calls that are for somebody else. A manager that belongs to no
     /// cluster yet joins the one of the first member that calls it by its id.
-    async fn admit(&self, metadata: &MetadataMap) -> Result<(), Status> {
+    async fn admit(&self, metadata: &MetadataMap) -> Result<Arrival, Status> {
         let arrival = Arrival::read(metadata)?;
         let me = self.header.get();
         if arrival.to != me.raft_id {
@@ -55,7 +70,7 @@ impl Service {
             )));
         }
         match me.cluster {
-            Some(cluster) if cluster == arrival.cluster => Ok(()),
+            Some(cluster) if cluster == arrival.cluster => Ok(arrival),
             Some(cluster) => {
                 tracing::warn!(from = format!("{:016x}", arrival.from), theirs = %arrival.cluster, ours = %cluster,
                     "a manager of another cluster called");
@@ -64,7 +79,10 @@ impl Service {
                     me.node, arrival.cluster
                 )))
             }
-            None => self.core.adopt(arrival.cluster, 1).await.map_err(|e| Status::unavailable(e.to_string())),
+            None => {
+                let adopted = self.core.adopt(arrival.cluster, 1).await;
+                adopted.map(|()| arrival).map_err(|e| Status::unavailable(e.to_string()))
+            }
         }
     }
 }
@@ -93,7 +111,7 @@ impl RaftService for Service {
         &self,
         request: Request<Streaming<pb::AppendRequest>>,
     ) -> Result<Response<AppendStream>, Status> {
-        self.admit(request.metadata()).await?;
+        let from = self.admit(request.metadata()).await?.from;
         let requests = request.into_inner().map(|request| match request {
             Ok(request) => get_append(request).map_err(malformed),
             Err(status) => Err(status),
@@ -105,7 +123,9 @@ impl RaftService for Service {
             std::future::ready(request)
         });
         let core = self.core.clone();
+        let end = EndOfStream { from, broken: self.broken.clone() };
         let responses = self.core.raft.stream_append(requests).map(move |result| {
+            let _held = &end;
             let response = put_append_result(&result.map_err(stopped)?);
             core.heard(&response);
             Ok(response)
@@ -154,6 +174,15 @@ impl RaftService for Service {
         let request = get_transfer(request.into_inner()).map_err(malformed)?;
         let response = self.core.raft.handle_transfer_leader(request).await.map_err(stopped)?;
         Ok(Response::new(put_transfer_response(&response)))
+    }
+
+    async fn leader_gone(
+        &self,
+        request: Request<pb::LeaderGoneRequest>,
+    ) -> Result<Response<pb::LeaderGoneResponse>, Status> {
+        self.admit(request.metadata()).await?;
+        let leader = get_vote(request.into_inner().leader).map_err(malformed)?;
+        Ok(Response::new(self.core.sees_gone(leader).await))
     }
 
     async fn read_index(

@@ -1,5 +1,7 @@
+use std::time::Duration;
+
 use quorate_model::Revision;
-use quorate_raft::{ProposeError, RaftConfig, ReadError, Role, StartError};
+use quorate_raft::{ProposeError, RaftConfig, ReadError, Role, StartError, Timers};
 
 use crate::cluster::{Cluster, config, eventually, put, written};
 
@@ -127,4 +129,59 @@ async fn a_restarted_leader_starts_as_a_follower_of_a_new_term() {
     cluster.node(0).read_index().await.unwrap();
     assert_eq!(written(&cluster.node(0).view()), (0..3).collect());
     assert!(cluster.node(0).status().applied > Some(Revision(3)));
+}
+
+/// Timers that never fire within a test.
+fn never() -> RaftConfig {
+    let timers = Timers {
+        heartbeat: Duration::from_secs(1),
+        election_min: Duration::from_secs(600),
+        election_max: Duration::from_secs(601),
+    };
+    RaftConfig { timers, ..config() }
+}
+
+#[tokio::test]
+async fn the_death_of_a_leader_is_seen_without_any_timer() {
+    let mut cluster = Cluster::started(Cluster::new(3, true, 9, never())).await;
+    cluster.write_all(0..20).await;
+    let old = cluster.leader().await;
+    // Both followers have replication streams from the leader once it has written.
+    cluster.power_cut(old);
+    let new = cluster.leader().await;
+    assert_ne!(new, old);
+    let revision = cluster.write(20).await;
+    assert_eq!(written(&cluster.converged(revision).await), (0..21).collect());
+    cluster.start(old).await;
+    cluster.converged(revision).await;
+}
+
+#[tokio::test]
+async fn five_members_see_the_death_of_a_leader_too() {
+    let mut cluster = Cluster::started(Cluster::new(5, true, 10, never())).await;
+    cluster.write_all(0..5).await;
+    let first = cluster.leader().await;
+    cluster.power_cut(first);
+    cluster.write_all(5..10).await;
+    let second = cluster.leader().await;
+    cluster.power_cut(second);
+    let revision = cluster.write(10).await;
+    assert_eq!(written(&cluster.converged(revision).await), (0..11).collect());
+}
+
+#[tokio::test]
+async fn the_death_of_a_follower_costs_no_term() {
+    let mut cluster = Cluster::three(11).await;
+    cluster.write_all(0..5).await;
+    let leader = cluster.leader().await;
+    let term = cluster.node(leader).leadership().borrow().term;
+    for round in 0..3 {
+        let follower = cluster.follower().await;
+        cluster.power_cut(follower);
+        cluster.write(5 + round).await;
+        cluster.start(follower).await;
+    }
+    let revision = cluster.write(8).await;
+    cluster.converged(revision).await;
+    assert_eq!(cluster.node(leader).leadership().borrow().term, term);
 }

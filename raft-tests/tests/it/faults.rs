@@ -4,18 +4,16 @@ use std::collections::BTreeSet;
 use std::io;
 use std::time::Duration;
 
+use futures::future::join_all;
 use quorate_model::Revision;
 use quorate_raft::{FatalError, RaftConfig};
 
 use crate::cluster::{Acknowledged, Cluster, config, put, written};
 
-/// A burst of writes at the leader of the moment, none awaited for longer than
-/// the faults let it; notes which were acknowledged.
+/// Concurrent writes at one member; notes which were acknowledged.
 async fn burst(cluster: &Cluster, leader: usize, ids: std::ops::Range<u64>, acknowledged: &Acknowledged) {
     let writes = ids.map(|id| async move { (id, cluster.node(leader).propose(vec![put(id)]).await) });
-    let mut writes: Vec<_> = writes.map(Box::pin).collect();
-    for write in &mut writes {
-        let (id, outcome) = write.await;
+    for (id, outcome) in join_all(writes).await {
         if outcome.is_ok() {
             acknowledged.add(id);
         }

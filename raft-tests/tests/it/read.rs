@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use futures::future::join_all;
 use quorate_model::Revision;
 use quorate_raft::Update;
 use quorate_state::{Change, Object};
@@ -22,9 +23,8 @@ async fn many_reads_share_their_rounds_and_all_are_answered() {
     let cluster = Cluster::three(2).await;
     let revision = cluster.write(1).await;
     let reads = cluster.running().into_iter().flat_map(|n| std::iter::repeat_n(n, 200));
-    let reads: Vec<_> = reads.map(|n| Box::pin(cluster.node(n).read_index())).collect();
-    for read in reads {
-        assert!(read.await.unwrap() >= revision);
+    for read in join_all(reads.map(|n| cluster.node(n).read_index())).await {
+        assert!(read.unwrap() >= revision);
     }
 }
 

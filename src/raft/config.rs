@@ -54,6 +54,9 @@ pub struct RaftConfig {
     pub read_timeout: Duration,
     /// A replication or image stream without progress for so long is given up.
     pub stall_timeout: Duration,
+    /// A leader whose log flush takes this long hands leadership over:
+    /// heartbeats need no disk, so nobody else would notice.
+    pub disk_stall: Duration,
     /// Updates that a watcher may lag behind before it has to start over.
     pub update_queue: usize,
     /// Has to be false. A leader that returns after a power cut as leader of the
@@ -74,6 +77,7 @@ impl Default for RaftConfig {
             propose_timeout: Duration::from_secs(5),
             read_timeout: Duration::from_secs(2),
             stall_timeout: Duration::from_secs(5),
+            disk_stall: Duration::from_secs(2),
             update_queue: 4096,
             leader_restore: false,
         }

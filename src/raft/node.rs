@@ -142,6 +142,7 @@ impl Node {
         let node = Node { core, storage, reads, receiving: Arc::new(Semaphore::new(1)), broken };
         node.spawn_tasks(group, queue, rng);
         group.spawn(TaskKind::critical("raft-death"), death::watch(node.core.clone(), streams));
+        group.spawn(TaskKind::critical("raft-disk"), watch_disk(node.clone()));
         Ok(node)
     }
 
@@ -363,6 +364,19 @@ async fn watch_leadership(core: &Core) -> Result<(), FatalError> {
             let error = FatalError::Core(e.to_string());
             core.fail(error.clone());
             Err(error)
+        }
+    }
+}
+
+/// Hands leadership over while this node's disk hangs.
+async fn watch_disk(node: Node) -> Result<(), FatalError> {
+    let limit = node.core.config.disk_stall;
+    loop {
+        tokio::time::sleep(limit / 4).await;
+        let hangs_for = node.log_stats().flushing_for;
+        if hangs_for >= limit && node.leadership().borrow().me {
+            tracing::warn!(?hangs_for, "the disk hangs; handing leadership over");
+            node.hand_over().await;
         }
     }
 }

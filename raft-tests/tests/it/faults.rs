@@ -8,7 +8,7 @@ use futures::future::join_all;
 use quorate_model::Revision;
 use quorate_raft::{FatalError, RaftConfig};
 
-use crate::cluster::{Acknowledged, Cluster, config, put, written};
+use crate::cluster::{Acknowledged, Cluster, config, eventually, put, written};
 
 /// Concurrent writes at one member; notes which were acknowledged.
 async fn burst(cluster: &Cluster, leader: usize, ids: std::ops::Range<u64>, acknowledged: &Acknowledged) {
@@ -139,4 +139,24 @@ async fn a_full_disk_stops_its_manager_with_the_reason() {
     heal(&mut cluster).await;
     cluster.converged(revision).await;
     assert!(revision > Revision(0));
+}
+
+#[tokio::test]
+async fn a_leader_whose_disk_hangs_hands_over_and_returns_when_it_recovers() {
+    let config = RaftConfig { disk_stall: Duration::from_millis(300), ..config() };
+    let cluster = Cluster::started(Cluster::new(3, true, 11, config)).await;
+    cluster.write_all(0..5).await;
+    let old = cluster.leader().await;
+    let disk = cluster.memory(old);
+    disk.hold_flushes();
+    // The others are a quorum without it: the write is acknowledged all the same.
+    cluster.node(old).propose(vec![put(5)]).await.unwrap();
+    let new = eventually("another member leads", || {
+        (0..3).find(|n| *n != old && cluster.node(*n).leadership().borrow().me)
+    })
+    .await;
+    cluster.node(new).read_index().await.unwrap();
+    let replies = cluster.node(new).propose(vec![put(6)]).await.unwrap();
+    disk.release_flushes();
+    assert_eq!(written(&cluster.converged(replies[0].0).await), (0..7).collect());
 }

@@ -10,6 +10,7 @@ pub mod config;
 mod data_dir;
 mod durable;
 mod facts;
+pub mod fleet;
 mod ledger;
 mod reporter;
 mod runner;

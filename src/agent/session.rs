@@ -13,7 +13,7 @@ use quorate_base::{Backoff, Mono};
 use quorate_pki::Profile;
 use quorate_telemetry::metrics;
 use quorate_wire::agent::agent_service_client::AgentServiceClient;
-use quorate_wire::agent::{Fence, Hello, session_request, session_response};
+use quorate_wire::agent::{Fence, Hello, Redirect, session_request, session_response};
 use tokio::sync::watch;
 
 use crate::config::AgentConfig;
@@ -25,7 +25,9 @@ use link::Link;
 use target::Targets;
 
 /// Waits after failed attempts: short at first, since a new leader is elected within a second.
-const RETRY: Backoff = Backoff::doubling(Duration::from_millis(100), Duration::from_secs(5));
+const RETRY: Backoff = Backoff::doubling(Duration::from_millis(100), Duration::from_secs(3));
+/// A session that lasted this long was a sound one: the next waits begin anew. One that breaks at once must not.
+const SOUND: Duration = Duration::from_secs(2);
 /// Waits after a refusal, which only an operator can lift.
 const REFUSED: Backoff = Backoff::doubling(Duration::from_secs(5), Duration::from_secs(60));
 /// The longest that a manager may take to take a stream, and then to say its first word.
@@ -119,13 +121,11 @@ impl Session {
         let mut redirects = 0;
         loop {
             let address = self.next_target();
-            let started = self.core.clock.monotonic();
             let mut welcomed = None;
             let end = self.attend(&address, &mut welcomed).await;
             self.core.reporter.rewind();
             self.note(&address, &end, welcomed.is_some());
-            if welcomed.is_some_and(|at: Mono| at.since(started) < self.core.clock.monotonic().since(started))
-            {
+            if welcomed.is_some_and(|at| self.core.clock.monotonic().since(at) >= SOUND) {
                 retry.reset();
                 refused.reset();
             }
@@ -212,12 +212,7 @@ impl Session {
     async fn welcome(&self, address: &str, first: session_response::Body) -> Result<Welcome, End> {
         let welcome = match first {
             session_response::Body::Welcome(welcome) => welcome,
-            session_response::Body::Redirect(redirect) => {
-                self.learn(redirect.managers);
-                let leader =
-                    Some(redirect.leader_address).filter(|leader| !leader.is_empty() && leader != address);
-                return Err(End::Redirected(leader));
-            }
+            session_response::Body::Redirect(redirect) => return Err(self.redirected(address, redirect)),
             session_response::Body::Refusal(refusal) => {
                 return Err(End::Refused(format!("{}: {}", refusal.reason, refusal.message)));
             }
@@ -262,6 +257,13 @@ impl Session {
             "it leads in epoch {} term {}, and this agent has obeyed epoch {} term {}: an older leader is not followed",
             fence.epoch, fence.term, newest.epoch, newest.term
         )))
+    }
+
+    fn redirected(&self, address: &str, redirect: Redirect) -> End {
+        self.learn(redirect.managers);
+        End::Redirected(
+            Some(redirect.leader_address).filter(|leader| !leader.is_empty() && leader != address),
+        )
     }
 
     fn learn(&self, managers: Vec<String>) {

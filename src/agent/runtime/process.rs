@@ -101,8 +101,11 @@ impl ProcessRuntime {
         let read = tokio::time::timeout(START_DEADLINE, reader.read_line(&mut line)).await;
         match (read, serde_json::from_str(&line)) {
             (Ok(Ok(_)), Ok(State::Running(process))) => Ok(running(&process)),
-            (Ok(Ok(_)), Ok(State::Failed { message, transient: false })) => Err(Fault::permanent(message)),
-            (Ok(Ok(_)), Ok(State::Failed { message, transient: true })) => Err(Fault::transient(message)),
+            (Ok(Ok(_)), Ok(State::Failed { message, transient })) => {
+                // Until then it holds the folder, and the next attempt would meet it.
+                let _ = tokio::time::timeout(START_DEADLINE, shim_ended(&folder)).await;
+                Err(if transient { Fault::transient(message) } else { Fault::permanent(message) })
+            }
             // It said nothing: another shim has the folder, or it died.
             _ => match look(&folder)? {
                 seen @ Seen::Running { .. } => Ok(seen),

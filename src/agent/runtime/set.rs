@@ -14,6 +14,8 @@ use crate::step::Fault;
 
 /// The longest that a start waits for a runtime's first answer.
 const FIRST_PROBE: Duration = Duration::from_secs(5);
+/// The longest that one may take to list its containers: a set of assignments waits for it.
+const LIST: Duration = Duration::from_secs(10);
 /// How often a silent runtime is asked again.
 const PROBE: Backoff = Backoff::doubling(Duration::from_millis(500), Duration::from_secs(15));
 /// How long a runtime that answered may be silent before the node no longer offers it: longer than the engine's restart.
@@ -49,16 +51,17 @@ impl Runtimes {
     /// All containers of `owner`, each with its runtime. A runtime that does not answer is left out; it is asked again
     /// when it answers.
     pub(crate) async fn list(&self, owner: &Owner) -> Vec<(Arc<dyn Runtime>, Found)> {
-        let mut all = Vec::new();
-        for runtime in self.all.values() {
-            match runtime.list(owner).await {
-                Ok(found) => all.extend(found.into_iter().map(|found| (Arc::clone(runtime), found))),
+        let lists = self.all.values().map(|runtime| async move {
+            let listed = tokio::time::timeout(LIST, runtime.list(owner)).await;
+            match listed.unwrap_or_else(|_| Err(Fault::unavailable("no answer yet"))) {
+                Ok(found) => found.into_iter().map(|found| (Arc::clone(runtime), found)).collect(),
                 Err(fault) => {
-                    tracing::warn!(runtime = runtime.kind().as_str(), %fault, "cannot list containers")
+                    tracing::warn!(runtime = runtime.kind().as_str(), %fault, "cannot list containers");
+                    Vec::new()
                 }
             }
-        }
-        all
+        });
+        join_all(lists).await.concat()
     }
 
     /// Asks each runtime once, so that the first session tells the leader of all.
@@ -84,10 +87,10 @@ impl Runtimes {
         loop {
             let answer = runtime.probe().await;
             if answer.is_ok() {
-                answered = self.clock.monotonic();
                 self.note(runtime.kind(), answer.as_ref());
                 delays.reset();
                 runtime.changed().await;
+                answered = self.clock.monotonic();
                 continue;
             }
             let offered = self.offer.borrow().contains_key(&runtime.kind());

@@ -3,7 +3,7 @@
 //! The agent may be killed at any moment, and who is not a process's parent can never learn its exit code. So each
 //! process has a tiny parent of its own, `quorate agent-shim FOLDER`, in a session of its own. It starts the command,
 //! copies its output into bounded files, waits, ends what is left of the process group, and writes down durably how it
-//! ended. While it lives it holds the folder's [`ALIVE`] pipe open: whoever reads that pipe learns of its end at once.
+//! ended. While it lives it holds the folder's `alive` pipe open: whoever reads that pipe learns of its end at once.
 
 mod log;
 

@@ -1,5 +1,6 @@
 //! The body of a session: sets in, heartbeats and statuses out.
 
+use futures::future::BoxFuture;
 use quorate_base::Mono;
 use quorate_model::TaskId;
 use quorate_wire::agent::{
@@ -10,52 +11,75 @@ use tokio::sync::mpsc::error::SendError;
 use super::link::Link;
 use super::set::Set;
 use super::{End, Session, SessionState, Welcome};
+use crate::worker::Changes;
 
 /// Statuses in one message: some hundred kilobytes at most.
 const BATCH: usize = 500;
+
+/// What a message asks for.
+enum Taken {
+    /// Statuses were acknowledged.
+    Acknowledged,
+    /// These changes are to be applied, resulting in the set of that number.
+    Apply(Changes, u64),
+}
+
+/// The state of a conversation.
+struct Talk<'a> {
+    set: Set,
+    /// The set that is being applied, one after the other. Meanwhile nothing is read, but heartbeats go on.
+    applying: Option<BoxFuture<'a, (u64, bool)>>,
+    /// The newest set that is applied.
+    applied: u64,
+    /// When the next heartbeat is due.
+    beat: Mono,
+    /// Since when statuses wait for an acknowledgement without any coming.
+    unacknowledged: Option<Mono>,
+}
 
 impl Session {
     /// Until the session ends.
     pub(super) async fn converse(&self, address: &str, mut link: Link, welcome: Welcome) -> End {
         let clock = &self.core.clock;
-        let (mut set, outbound) = (Set::default(), link.outbound());
+        let outbound = link.outbound();
         let mut offer = self.core.runtimes.offer();
         offer.mark_unchanged();
-        let mut beat = clock.monotonic().saturating_add(welcome.heartbeat);
-        // Since when statuses wait for an acknowledgement without any coming.
-        let mut unacknowledged: Option<Mono> = None;
+        let beat = clock.monotonic().saturating_add(welcome.heartbeat);
+        let mut talk = Talk { set: Set::default(), applying: None, applied: 0, beat, unacknowledged: None };
         loop {
-            let patience = unacknowledged.map(|since| since.saturating_add(welcome.lease));
-            let (body, sends_status) = tokio::select! {
-                message = link.next() => match self.take(address, &welcome, &mut set, message).await {
-                    Ok(acknowledged) => {
-                        if acknowledged {
-                            let open = self.core.reporter.sent() > 0;
-                            unacknowledged = open.then(|| clock.monotonic());
-                        }
-                        continue;
+            let patience = talk.unacknowledged.map(|since| since.saturating_add(welcome.lease));
+            let reading = talk.applying.is_none();
+            let body = tokio::select! {
+                message = link.next(), if reading => {
+                    match message.and_then(|message| self.take(address, &mut talk.set, message)) {
+                        Ok(taken) => self.follow(&mut talk, taken),
+                        Err(end) => return end,
                     }
-                    Err(end) => return end,
-                },
-                () = clock.sleep_until(beat) => {
-                    beat = clock.monotonic().saturating_add(welcome.heartbeat);
-                    (session_request::Body::Heartbeat(Heartbeat { applied_sequence: set.number().unwrap_or(0) }), false)
+                    continue;
+                }
+                (number, complete) = pending_or(talk.applying.as_mut()) => {
+                    (talk.applying, talk.applied) = (None, number);
+                    if complete {
+                        self.stands(address, &welcome.leader);
+                    }
+                    continue;
+                }
+                () = clock.sleep_until(talk.beat) => {
+                    talk.beat = clock.monotonic().saturating_add(welcome.heartbeat);
+                    session_request::Body::Heartbeat(Heartbeat { applied_sequence: talk.applied })
                 }
                 permit = async { self.core.reporter.ready().await; outbound.reserve().await } => match permit {
-                    Ok(_permit) => (session_request::Body::Status(self.batch()), true),
+                    Ok(_permit) => {
+                        talk.unacknowledged.get_or_insert_with(|| clock.monotonic());
+                        session_request::Body::Status(self.batch())
+                    }
                     Err(SendError(())) => return End::Broken("the session broke".to_owned()),
                 },
                 _ = offer.changed() => return End::FactsChanged,
-                () = async {
-                    match patience {
-                        Some(deadline) => clock.sleep_until(deadline).await,
-                        None => std::future::pending().await,
-                    }
-                } => return End::Broken("it acknowledges no status: it cannot commit".to_owned()),
+                () = pending_or(patience.map(|deadline| Box::pin(clock.sleep_until(deadline)))), if reading => {
+                    return End::Broken("it acknowledges no status: it cannot commit".to_owned());
+                }
             };
-            if sends_status && unacknowledged.is_none() {
-                unacknowledged = Some(clock.monotonic());
-            }
             // A queue that stays full for a lease is a connection that is dead and does not know it.
             let sent = tokio::select! {
                 sent = outbound.send(SessionRequest { body: Some(body) }) => sent.is_ok(),
@@ -67,44 +91,45 @@ impl Session {
         }
     }
 
+    fn follow<'a>(&'a self, talk: &mut Talk<'a>, taken: Taken) {
+        match taken {
+            Taken::Acknowledged => {
+                let open = self.core.reporter.sent() > 0;
+                talk.unacknowledged = open.then(|| self.core.clock.monotonic());
+            }
+            Taken::Apply(changes, number) => {
+                let complete = changes.complete;
+                talk.applying = Some(Box::pin(async move {
+                    self.worker.apply(changes).await;
+                    (number, complete)
+                }));
+            }
+        }
+    }
+
+    fn stands(&self, address: &str, leader: &str) {
+        tracing::info!(address, leader, tasks = self.worker.count(), "session stands");
+        self.state
+            .send_replace(SessionState::Connected { address: address.to_owned(), leader: leader.to_owned() });
+    }
+
     fn batch(&self) -> StatusBatch {
         let batch = self.core.reporter.take(BATCH);
         let statuses = batch.into_iter().map(|(task, status)| (&Report { task, status }).into()).collect();
         StatusBatch { statuses }
     }
 
-    /// Deals with a message; whether it was an acknowledgement.
-    async fn take(
-        &self,
-        address: &str,
-        welcome: &Welcome,
-        set: &mut Set,
-        message: Result<session_response::Body, End>,
-    ) -> Result<bool, End> {
-        match message? {
-            session_response::Body::Complete(complete) => {
-                self.apply(set, complete, true).await?;
-                let leader = welcome.leader.clone();
-                tracing::info!(%address, %leader, tasks = self.worker.count(), "session stands");
-                self.state.send_replace(SessionState::Connected { address: address.to_owned(), leader });
-                Ok(false)
-            }
-            session_response::Body::Increment(increment) => {
-                self.apply(set, increment, false).await?;
-                Ok(false)
-            }
+    fn take(&self, address: &str, set: &mut Set, message: session_response::Body) -> Result<Taken, End> {
+        match message {
+            session_response::Body::Complete(complete) => self.changes(set, complete, true),
+            session_response::Body::Increment(increment) => self.changes(set, increment, false),
             session_response::Body::Ack(ack) => {
                 for mark in ack.marks {
                     self.core.reporter.acknowledge(TaskId(mark.task_id), mark.seq);
                 }
-                Ok(true)
+                Ok(Taken::Acknowledged)
             }
-            session_response::Body::Redirect(redirect) => {
-                self.learn(redirect.managers);
-                let leader =
-                    Some(redirect.leader_address).filter(|leader| !leader.is_empty() && leader != address);
-                Err(End::Redirected(leader))
-            }
+            session_response::Body::Redirect(redirect) => Err(self.redirected(address, redirect)),
             session_response::Body::Refusal(refusal) => {
                 Err(End::Refused(format!("{}: {}", refusal.reason, refusal.message)))
             }
@@ -112,10 +137,18 @@ impl Session {
         }
     }
 
-    async fn apply(&self, set: &mut Set, message: AssignmentSet, complete: bool) -> Result<(), End> {
+    fn changes(&self, set: &mut Set, message: AssignmentSet, complete: bool) -> Result<Taken, End> {
         self.check_fence(message.fence.unwrap_or_default())?;
+        let number = message.results_in;
         let changes = set.take(message, complete).map_err(End::Gap)?;
-        self.worker.apply(changes).await;
-        Ok(())
+        Ok(Taken::Apply(changes, number))
+    }
+}
+
+/// Awaits what there is; without anything it waits for ever.
+async fn pending_or<T>(future: Option<impl Future<Output = T> + Unpin>) -> T {
+    match future {
+        Some(future) => future.await,
+        None => std::future::pending().await,
     }
 }

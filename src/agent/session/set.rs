@@ -17,11 +17,6 @@ pub(super) struct Set {
 }
 
 impl Set {
-    /// The number of the set.
-    pub(super) fn number(&self) -> Option<u64> {
-        self.number
-    }
-
     /// Takes a message over. After an error the set is not to be used any more.
     ///
     /// # Errors
@@ -112,7 +107,7 @@ mod tests {
         assert!(complete.complete && complete.assigned.len() == 2);
         let change = set.take(message(1, &[3], &[1], &[2, 3]), false).unwrap();
         assert_eq!((change.complete, change.removals), (false, vec![TaskId(1)]));
-        assert_eq!(set.number(), Some(2));
+        assert_eq!(set.number, Some(2));
     }
 
     #[test]

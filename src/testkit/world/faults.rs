@@ -28,7 +28,7 @@ impl Profile {
             controller_forgets: weight(3),
             agent_dies: weight(6),
             link_breaks: weight(6),
-            disk_emptied: weight(2),
+            disk_emptied: weight(1),
             failing: weight(3) as f64 * 0.05,
             pause_ms: 500 + weight(6) * 600,
         }

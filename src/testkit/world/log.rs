@@ -40,19 +40,19 @@ impl World {
     pub(super) fn commit(&mut self, term: Term, envelope: &Envelope, answer: Answer) {
         let led = self.leader().is_some();
         if term == self.term && led {
-            self.append(term, envelope, answer);
+            self.append(term, envelope, Some(answer));
         } else if term == self.term {
             self.torn |= self.rng.chance(0.4);
             if !self.torn {
                 self.counters.note(Sometimes::OldTermCommitted);
-                self.append(term, envelope, answer);
+                self.append(term, envelope, None);
             }
         } else if led && self.rng.chance(0.5) {
-            self.append(self.term, envelope, answer);
+            self.append(self.term, envelope, Some(answer));
         }
     }
 
-    fn append(&mut self, term: Term, envelope: &Envelope, answer: Answer) {
+    fn append(&mut self, term: Term, envelope: &Envelope, answer: Option<Answer>) {
         let at = Position { term, index: self.state.applied().index.next() };
         let before = self.state.clone();
         let applied = apply(&mut self.state, at, envelope);
@@ -73,7 +73,10 @@ impl World {
         };
         let broken = invariants::after_step(&step);
         self.fail(broken);
-        self.answered(term, answer, &applied);
+        // A dead leader does not learn that its entry was committed, nor does anyone who asked it.
+        if let Some(answer) = answer {
+            self.answered(term, answer, &applied);
+        }
         self.wake_leader();
     }
 

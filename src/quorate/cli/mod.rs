@@ -22,7 +22,7 @@ use crate::cli::context::Context;
 use crate::daemon;
 use crate::failure::Failure;
 
-/// Does what was asked for; the exit code says how it went (`quorate help exit-codes` lists them).
+/// Does what was asked for; the exit code says how it went (listed at the end of `quorate --help`).
 pub(crate) fn run(cli: Cli) -> ExitCode {
     let (json, style) = (cli.global.output == Output::Json, cli.global.style());
     match dispatch(cli) {

@@ -20,9 +20,13 @@ use layers::Layers;
 /// Settings of the log: `log.level`, `log.format`.
 const LOG_KEYS: [&str; 2] = ["log.level", "log.format"];
 
+/// What is logged unless told. The consensus library reports each missed heartbeat of each dead peer, at a rate that
+/// fills disks; what matters of it our own crates say.
+const LOG_FILTER: &str = "info,openraft=error";
+
 /// Reads the log's settings.
 fn log(layers: &mut Layers, identity: Identity) -> LogConfig {
-    let filter = layers.get("log.level", fields::text).unwrap_or_else(|| "info".to_owned());
+    let filter = layers.get("log.level", fields::text).unwrap_or_else(|| LOG_FILTER.to_owned());
     let format = layers
         .get("log.format", |node| fields::text(node)?.parse::<Format>().map_err(|error| error.to_string()))
         .unwrap_or_default();

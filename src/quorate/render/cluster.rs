@@ -121,8 +121,12 @@ impl<'a> View<'a> {
         let mut out = format!("{}\n{table}", self.headline());
         if let Some(best) = self.best {
             out.push_str(&format!(
-                "\n{} jobs · {} tasks run, {} wait for a node · {} of {} nodes ready",
-                best.jobs, best.tasks_running, best.tasks_pending, best.nodes_ready, best.nodes_total
+                "\n{} · {} tasks run, {} wait for a node · {} of {} nodes ready",
+                if best.jobs == 1 { "1 job".to_owned() } else { format!("{} jobs", best.jobs) },
+                best.tasks_running,
+                best.tasks_pending,
+                best.nodes_ready,
+                best.nodes_total
             ));
         }
         for note in self.notes() {

@@ -69,7 +69,7 @@ cluster 01JD0 · quorum 2 of 3 · tolerates 1 failure · leader m1 (term 7) · r
 *  m1    127.0.0.1:7421  voter  leader       7    48213    0  –             2.1ms  84MiB  0.1.0
    m2    127.0.0.1:7422  voter  follower     7    48213    0  38ms          2.1ms  84MiB  0.1.0
    m3    127.0.0.1:7423  voter  follower     7    48120   93  38ms          2.1ms  84MiB  0.1.0
-1 jobs · 6 tasks run, 0 wait for a node · 3 of 3 nodes ready"
+1 job · 6 tasks run, 0 wait for a node · 3 of 3 nodes ready"
     );
 }
 
@@ -86,7 +86,7 @@ cluster 01JD0 · quorum 2 of 3 · tolerates no failure · leader m1 (term 7) · 
 *  m1    127.0.0.1:7421  voter  leader       7      100    0  –             2.1ms  84MiB  0.1.0
    m2    127.0.0.1:7422  voter  silent       –        –    –  –                 –      –  0.1.0
    m3    127.0.0.1:7423  voter  follower     6       90   10  38ms          2.1ms  84MiB  0.1.0
-1 jobs · 6 tasks run, 0 wait for a node · 3 of 3 nodes ready
+1 job · 6 tasks run, 0 wait for a node · 3 of 3 nodes ready
 ! 127.0.0.1:7422 does not answer: cannot connect: refused
 ! m3 says that m2 leads (term 6), m1 says m1 (term 7)"
     );

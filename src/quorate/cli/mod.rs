@@ -3,6 +3,7 @@
 pub(crate) mod args;
 mod cluster;
 mod context;
+mod daemon_args;
 mod job;
 mod node;
 mod pages;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use quorate_base::{Clock, Rng, ShutdownReport, TaskGroup, TaskKind};
-use quorate_model::{Name, NodeFacts, TaskId, TaskStatus};
+use quorate_model::{Name, TaskId, TaskStatus};
 use quorate_wire::agent::Fence;
 use thiserror::Error;
 use tokio::sync::watch;
@@ -66,7 +66,6 @@ pub struct AgentStatus {
 pub struct Agent {
     node: Name,
     identity: Identity,
-    facts: NodeFacts,
     core: Arc<Core>,
     session: watch::Receiver<SessionState>,
     tasks: TaskGroup,
@@ -112,7 +111,7 @@ impl Agent {
         worker.resume();
         spawn_loops(&tasks, &core, worker, session);
         tracing::info!(%node, agent = identity.agent_id, incarnation = identity.incarnation, "agent started");
-        Ok(Self { node, identity, facts, core, session: state, tasks, data_dir })
+        Ok(Self { node, identity, core, session: state, tasks, data_dir })
     }
 
     /// Waits until a session stands and what the leader wants is under way.
@@ -141,12 +140,6 @@ impl Agent {
             runtimes: self.core.runtimes.offer().borrow().clone(),
             ledger_trouble: self.core.ledger.trouble(),
         }
-    }
-
-    /// The facts of the machine, without the runtimes that answer.
-    #[must_use]
-    pub const fn facts(&self) -> &NodeFacts {
-        &self.facts
     }
 
     /// Ends the agent. Its tasks go on: the next start takes them up.

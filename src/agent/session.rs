@@ -5,6 +5,7 @@ mod link;
 mod set;
 mod target;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ const REFUSED: Backoff = Backoff::doubling(Duration::from_secs(5), Duration::fro
 const FIRST_WORD: Duration = Duration::from_secs(5);
 /// Redirects in a row that are followed at once; managers that disagree must not make an agent spin.
 const MOST_REDIRECTS: u32 = 3;
+/// Reasons of failed attempts that are remembered, so that each is logged once.
+const MOST_REASONS: usize = 32;
 /// Largest message that is taken: a complete set of very many tasks.
 const MOST_BYTES: usize = 64 << 20;
 
@@ -118,13 +121,16 @@ impl Session {
     pub(crate) async fn run(&self) {
         let mut retry = RETRY.delays(self.core.fork("retry"));
         let mut refused = REFUSED.delays(self.core.fork("refused"));
-        let mut redirects = 0;
+        let (mut redirects, mut known) = (0, BTreeSet::new());
         loop {
             let address = self.next_target();
             let mut welcomed = None;
             let end = self.attend(&address, &mut welcomed).await;
             self.core.reporter.rewind();
-            self.note(&address, &end, welcomed.is_some());
+            if welcomed.is_some() {
+                known.clear();
+            }
+            self.note(&address, &end, &mut known);
             if welcomed.is_some_and(|at| self.core.clock.monotonic().since(at) >= SOUND) {
                 retry.reset();
                 refused.reset();
@@ -140,6 +146,11 @@ impl Session {
                     lock(&self.targets).prefer(address);
                     retry.next_delay()
                 }
+                End::Broken(_) if welcomed.is_some() => {
+                    let learned = self.core.ledger.read().managers.clone();
+                    lock(&self.targets).lost(address, &learned, &self.config.managers);
+                    retry.next_delay()
+                }
                 End::Redirected(None) | End::Broken(_) => retry.next_delay(),
             };
             self.core.clock.sleep(wait).await;
@@ -151,17 +162,19 @@ impl Session {
         lock(&self.targets).next(&learned, &self.config.managers)
     }
 
-    fn note(&self, address: &str, end: &End, welcomed: bool) {
+    fn note(&self, address: &str, end: &End, known: &mut BTreeSet<String>) {
         metrics::agent_reconnects(end.label(), 1);
         let reason = format!("{address}: {}", end.reason());
-        let news = self.state.send_replace(SessionState::Lost { reason: reason.clone() });
-        let same = news == SessionState::Lost { reason: reason.clone() };
+        self.state.send_replace(SessionState::Lost { reason: reason.clone() });
+        if known.len() >= MOST_REASONS {
+            known.clear();
+        }
+        // What failed like this since the last session is no news.
+        let news = known.insert(reason.clone());
         match end {
-            End::Refused(_) => tracing::error!(%reason, "the manager refuses this agent"),
-            // An attempt that fails like the one before is no news.
-            _ if same && !welcomed => tracing::debug!(%reason, "no session"),
-            End::Redirected(_) => tracing::debug!(%reason, "no session"),
-            _ => tracing::warn!(%reason, "no session; tasks go on"),
+            End::Refused(_) => tracing::error!(reason, "the manager refuses this agent"),
+            End::Broken(_) | End::Gap(_) if news => tracing::warn!(reason, "no session; tasks go on"),
+            _ => tracing::debug!(reason, "no session"),
         }
     }
 

@@ -10,6 +10,9 @@ use std::time::Duration;
 use quorate_base::{Timestamp, format_duration};
 use quorate_model::{RestartPolicy, TaskState, TaskStatus};
 
+/// Attempts that are remembered. A policy that allows more of them within its window allows them without end.
+const MOST_REMEMBERED: usize = 256;
+
 /// What the leader wants of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
@@ -377,6 +380,9 @@ impl Turn<'_> {
             return None;
         }
         let attempt = used.saturating_add(1);
+        if self.record.recent.len() >= MOST_REMEMBERED {
+            self.record.recent.remove(0);
+        }
         let wait = policy.wait(attempt);
         self.record.recent.push(self.now);
         self.record.retry_at = Some(self.now.saturating_add(wait));

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use crate::config::MAX_TASKS;
 use crate::ledger::{Contents, Held};
 use crate::runner::{Core, Runner, Wish};
-use crate::runtime::{Found, Owner, Runtime, Unit, Work};
+use crate::runtime::{Owner, Runtime, Unit, Work};
 use crate::step::{Record, Seen};
 
 /// Between attempts to remove a container that nobody wants.
@@ -118,7 +118,7 @@ impl Worker {
             return Vec::new();
         }
         let found = self.core.runtimes.list(&self.owner()).await;
-        found.into_iter().map(|(_, found)| found.unit).collect()
+        found.into_iter().map(|(_, unit)| unit).collect()
     }
 
     /// Enters the changes into the ledger. Returns the tasks that must hear of it, and whether each is removed.
@@ -301,7 +301,7 @@ impl Worker {
             let contents = self.core.ledger.read();
             contents.tasks.values().filter_map(|held| self.unit(held, &owner.cluster)).collect()
         };
-        for (runtime, Found { unit, .. }) in found {
+        for (runtime, unit) in found {
             if held.contains(&unit) || !lock(&self.purging).insert(unit.clone()) {
                 continue;
             }

@@ -7,12 +7,14 @@ mod create;
 mod fault;
 mod image;
 mod look;
+mod oom;
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::RwLock;
 use std::time::Duration;
 
+use bollard::models::ContainerInspectResponse;
 use bollard::query_parameters::{
     CreateContainerOptionsBuilder, EventsOptionsBuilder, KillContainerOptionsBuilder,
     ListContainersOptionsBuilder, RemoveContainerOptionsBuilder, WaitContainerOptionsBuilder,
@@ -23,7 +25,7 @@ use futures::future::BoxFuture;
 use quorate_base::Clock;
 use quorate_model::{RuntimeKind, StopPolicy};
 
-use super::{Found, Owner, Runtime, Unit, Work};
+use super::{Owner, Runtime, Unit, Work};
 use crate::config::DockerConfig;
 use crate::step::{Fault, Seen};
 use fault::{Trouble, is_status};
@@ -43,13 +45,20 @@ pub struct DockerRuntime {
     /// The client, once the engine has answered.
     engine: RwLock<Option<Docker>>,
     images: image::Images,
+    ooms: oom::Ooms,
 }
 
 impl DockerRuntime {
     /// A runtime; the engine need not answer yet.
     #[must_use]
     pub fn new(config: DockerConfig, clock: Clock) -> Self {
-        Self { config, clock, engine: RwLock::new(None), images: image::Images::default() }
+        Self {
+            config,
+            clock,
+            engine: RwLock::new(None),
+            images: image::Images::default(),
+            ooms: oom::Ooms::default(),
+        }
     }
 
     async fn connect(&self) -> Result<String, Fault> {
@@ -77,13 +86,27 @@ impl DockerRuntime {
         known.ok_or_else(|| Fault::unavailable("the Docker engine does not answer"))
     }
 
-    async fn see(&self, unit: &Unit) -> Result<Seen, Fault> {
+    async fn inspect_container(&self, unit: &Unit) -> Result<Option<ContainerInspectResponse>, Fault> {
         let engine = self.engine().await?;
         match engine.inspect_container(&unit.to_string(), None).await {
-            Ok(container) => look::seen(&container),
-            Err(error) if is_status(&error, 404) => Ok(Seen::Absent),
+            Ok(container) => Ok(Some(container)),
+            Err(error) if is_status(&error, 404) => Ok(None),
             Err(error) => Err(Trouble::Inspect.fault(&error)),
         }
+    }
+
+    async fn see(&self, unit: &Unit) -> Result<Seen, Fault> {
+        let Some(container) = self.inspect_container(unit).await? else { return Ok(Seen::Absent) };
+        let lacked_memory = self.ooms.has(container.id.as_deref().unwrap_or_default());
+        look::seen(&container, lacked_memory)
+    }
+
+    /// What is seen of a container that has just ended.
+    async fn see_ended(&self, unit: &Unit) -> Result<Seen, Fault> {
+        let Some(container) = self.inspect_container(unit).await? else { return Ok(Seen::Absent) };
+        let id = container.id.as_deref().unwrap_or_default();
+        let lacked_memory = look::may_have_lacked_memory(&container) && self.ooms.learn(id).await;
+        look::seen(&container, lacked_memory)
     }
 
     async fn make(&self, work: &Work) -> Result<Seen, Fault> {
@@ -98,6 +121,11 @@ impl DockerRuntime {
 
     async fn launch(&self, work: &Work) -> Result<Seen, Fault> {
         let engine = self.engine().await?;
+        if let Some(ContainerInspectResponse { id: Some(id), .. }) =
+            self.inspect_container(&work.unit).await?
+        {
+            self.ooms.forget(&id);
+        }
         match engine.start_container(&work.unit.to_string(), None).await {
             Ok(()) => self.see(&work.unit).await,
             Err(error) if is_status(&error, 404) => Ok(Seen::Absent),
@@ -111,7 +139,7 @@ impl DockerRuntime {
             let options = WaitContainerOptionsBuilder::new().condition("not-running").build();
             // Its answer, an exit code, counts as an error when it is not 0; the look afterwards tells more.
             let answer = engine.wait_container(&unit.to_string(), Some(options)).next().await;
-            match self.see(unit).await? {
+            match self.see_ended(unit).await? {
                 Seen::Running { .. } => {
                     tracing::debug!(%unit, ?answer, "the engine ended a wait for a container that runs");
                     self.clock.sleep(AGAIN).await;
@@ -123,12 +151,8 @@ impl DockerRuntime {
 
     async fn end(&self, unit: &Unit, policy: Option<&StopPolicy>) -> Result<Seen, Fault> {
         let engine = self.engine().await?;
-        let container = match engine.inspect_container(&unit.to_string(), None).await {
-            Ok(container) => container,
-            Err(error) if is_status(&error, 404) => return Ok(Seen::Absent),
-            Err(error) => return Err(Trouble::Inspect.fault(&error)),
-        };
-        let seen = look::seen(&container)?;
+        let Some(container) = self.inspect_container(unit).await? else { return Ok(Seen::Absent) };
+        let seen = look::seen(&container, false)?;
         let Seen::Running { .. } = seen else { return Ok(seen) };
         let StopPolicy { signal, grace } = policy.cloned().unwrap_or_else(|| look::stop_policy(&container));
         for (signal, patience) in [(signal.as_str(), grace), ("SIGKILL", KILL_DEADLINE)] {
@@ -158,31 +182,29 @@ impl DockerRuntime {
         }
     }
 
-    async fn all(&self, owner: &Owner) -> Result<Vec<Found>, Fault> {
+    async fn all(&self, owner: &Owner) -> Result<Vec<Unit>, Fault> {
         let engine = self.engine().await?;
         let filters = HashMap::from([("label", create::owner_labels(owner))]);
         let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
         let listed =
             engine.list_containers(Some(options)).await.map_err(|error| Trouble::List.fault(&error))?;
-        let mut all = Vec::new();
-        for container in listed {
-            let Some(unit) = container.labels.as_ref().and_then(create::read_labels) else { continue };
-            let seen = self.see(&unit).await?;
-            if seen != Seen::Absent {
-                all.push(Found { unit, seen });
-            }
-        }
-        all.sort_by(|a, b| a.unit.cmp(&b.unit));
+        let labels = listed.iter().filter_map(|container| container.labels.as_ref());
+        let mut all: Vec<Unit> = labels.filter_map(create::read_labels).collect();
+        all.sort();
         Ok(all)
     }
 
-    /// Returns when the engine ends: it holds a stream open on which nothing is ever said.
-    async fn engine_ended(&self) {
+    /// Follows the engine's events, and returns when it ends.
+    async fn follow(&self) {
         let Ok(engine) = self.engine().await else { return };
-        let filters = HashMap::from([("label", vec!["quorate.nothing"])]);
+        let filters = HashMap::from([("label", vec!["quorate.task"]), ("event", vec!["oom"])]);
         let options = EventsOptionsBuilder::new().filters(&filters).build();
         let mut events = engine.events(Some(options));
-        while let Some(Ok(_)) = events.next().await {}
+        while let Some(Ok(event)) = events.next().await {
+            if let Some(id) = event.actor.and_then(|actor| actor.id) {
+                self.ooms.note(id);
+            }
+        }
     }
 }
 
@@ -201,10 +223,10 @@ impl Runtime for DockerRuntime {
     }
 
     fn changed(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.engine_ended())
+        Box::pin(self.follow())
     }
 
-    fn list<'a>(&'a self, owner: &'a Owner) -> BoxFuture<'a, Result<Vec<Found>, Fault>> {
+    fn list<'a>(&'a self, owner: &'a Owner) -> BoxFuture<'a, Result<Vec<Unit>, Fault>> {
         Box::pin(self.all(owner))
     }
 

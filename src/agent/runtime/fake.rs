@@ -22,7 +22,7 @@ use quorate_base::{Clock, Mono, parse_duration};
 use quorate_model::{RuntimeKind, StopPolicy};
 use tokio::sync::Notify;
 
-use super::{Found, Owner, Runtime, Unit, Work};
+use super::{Owner, Runtime, Unit, Work};
 use crate::step::{Exit, Fault, Seen};
 
 /// The simulated machine. A clone is the same machine.
@@ -213,14 +213,10 @@ impl Runtime for FakeRuntime {
         Box::pin(async { Ok("1".to_owned()) })
     }
 
-    fn list<'a>(&'a self, owner: &'a Owner) -> BoxFuture<'a, Result<Vec<Found>, Fault>> {
+    fn list<'a>(&'a self, owner: &'a Owner) -> BoxFuture<'a, Result<Vec<Unit>, Fault>> {
         Box::pin(async move {
-            let mut containers = lock(&self.store.0.containers);
-            let found = containers.iter_mut().filter(|(unit, _)| unit.owner == *owner).map(|(unit, fake)| {
-                fake.settle(&self.clock);
-                Found { unit: unit.clone(), seen: fake.seen(unit) }
-            });
-            Ok(found.collect())
+            let containers = lock(&self.store.0.containers);
+            Ok(containers.keys().filter(|unit| unit.owner == *owner).cloned().collect())
         })
     }
 

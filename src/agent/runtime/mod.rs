@@ -81,15 +81,6 @@ pub struct Work {
     pub ports: BTreeMap<Name, Port>,
 }
 
-/// A container that a runtime has.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
-    /// Which.
-    pub unit: Unit,
-    /// In which state.
-    pub seen: Seen,
-}
-
 /// Runs containers. All operations are idempotent.
 ///
 /// Dropping a `pull` or a `wait` is safe; the others are run to their end.
@@ -106,7 +97,7 @@ pub trait Runtime: Send + Sync + fmt::Debug {
     }
 
     /// All containers of `owner`, for adoption and for the removal of strangers.
-    fn list<'a>(&'a self, owner: &'a Owner) -> BoxFuture<'a, Result<Vec<Found>, Fault>>;
+    fn list<'a>(&'a self, owner: &'a Owner) -> BoxFuture<'a, Result<Vec<Unit>, Fault>>;
 
     /// Fetches what `work` needs by its pull policy.
     fn pull<'a>(&'a self, work: &'a Work) -> BoxFuture<'a, Result<(), Fault>>;

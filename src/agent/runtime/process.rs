@@ -22,7 +22,7 @@ use tokio::net::unix::pipe;
 use tokio::process::Command;
 
 use super::shim::{ALIVE, Process, Run, State};
-use super::{Found, Owner, Runtime, Unit, Work, by_signal};
+use super::{Owner, Runtime, Unit, Work, by_signal};
 use crate::config::{LogLimits, ShimCommand};
 use crate::durable;
 use crate::step::{Exit, Fault, Seen};
@@ -206,14 +206,10 @@ impl Runtime for ProcessRuntime {
         Box::pin(async { Ok(env!("CARGO_PKG_VERSION").to_owned()) })
     }
 
-    fn list<'a>(&'a self, owner: &'a Owner) -> BoxFuture<'a, Result<Vec<Found>, Fault>> {
-        Box::pin(async move {
-            let mut found = Vec::new();
-            for (unit, folder) in self.folders.all()?.into_iter().filter(|(unit, _)| unit.owner == *owner) {
-                found.push(Found { seen: look(&folder)?, unit });
-            }
-            Ok(found)
-        })
+    fn list<'a>(&'a self, owner: &'a Owner) -> BoxFuture<'a, Result<Vec<Unit>, Fault>> {
+        Box::pin(
+            async move { Ok(self.folders.all()?.into_iter().filter(|unit| unit.owner == *owner).collect()) },
+        )
     }
 
     /// Nothing to fetch: programs are the node's.

@@ -9,7 +9,7 @@ use quorate_base::{Backoff, Clock, Rng};
 use quorate_model::RuntimeKind;
 use tokio::sync::watch;
 
-use super::{Found, Owner, Runtime};
+use super::{Owner, Runtime, Unit};
 use crate::step::Fault;
 
 /// The longest that a start waits for a runtime's first answer.
@@ -50,11 +50,11 @@ impl Runtimes {
 
     /// All containers of `owner`, each with its runtime. A runtime that does not answer is left out; it is asked again
     /// when it answers.
-    pub(crate) async fn list(&self, owner: &Owner) -> Vec<(Arc<dyn Runtime>, Found)> {
+    pub(crate) async fn list(&self, owner: &Owner) -> Vec<(Arc<dyn Runtime>, Unit)> {
         let lists = self.all.values().map(|runtime| async move {
             let listed = tokio::time::timeout(LIST, runtime.list(owner)).await;
             match listed.unwrap_or_else(|_| Err(Fault::unavailable("no answer yet"))) {
-                Ok(found) => found.into_iter().map(|found| (Arc::clone(runtime), found)).collect(),
+                Ok(units) => units.into_iter().map(|unit| (Arc::clone(runtime), unit)).collect(),
                 Err(fault) => {
                     tracing::warn!(runtime = runtime.kind().as_str(), %fault, "cannot list containers");
                     Vec::new()

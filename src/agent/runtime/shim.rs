@@ -184,9 +184,7 @@ fn supervise(folder: &Path) -> io::Result<()> {
     // A session of its own: neither the agent's terminal nor its process group reaches it. Fails only for a group
     // leader, which is apart already.
     let _ = setsid();
-    let lock = File::create(folder.join(LOCK))?;
-    let Ok(_lock) = Flock::lock(lock, FlockArg::LockExclusiveNonblock) else { return Ok(()) };
-    let _alive = hold_alive(folder)?;
+    let Some(_hold) = Hold::take(folder)? else { return Ok(()) };
     // The state of the run before would be taken for this one's.
     match fs::remove_file(folder.join(STATE)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -216,14 +214,27 @@ fn supervise(folder: &Path) -> io::Result<()> {
     State::Exited { code: status.code(), signal: status.signal() }.write(folder)
 }
 
-/// Opens the pipe for both directions, which never blocks, and keeps it from the child.
-fn hold_alive(folder: &Path) -> io::Result<File> {
-    let path = folder.join(ALIVE);
-    match mkfifo(&path, Mode::S_IRUSR | Mode::S_IWUSR) {
-        Ok(()) | Err(Errno::EEXIST) => {}
-        Err(error) => return Err(error.into()),
+/// What a shim holds of its folder. Fields fall in this order, and so do the files of a killed process: who sees the
+/// pipe end may start another shim at once.
+struct Hold {
+    _lock: Flock<File>,
+    _alive: File,
+}
+
+impl Hold {
+    /// Takes the folder; `None` when another shim has it.
+    fn take(folder: &Path) -> io::Result<Option<Self>> {
+        let lock = File::create(folder.join(LOCK))?;
+        let Ok(lock) = Flock::lock(lock, FlockArg::LockExclusiveNonblock) else { return Ok(None) };
+        let path = folder.join(ALIVE);
+        match mkfifo(&path, Mode::S_IRUSR | Mode::S_IWUSR) {
+            Ok(()) | Err(Errno::EEXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        // For both directions: that never blocks. The child does not inherit it.
+        let alive = OpenOptions::new().read(true).write(true).open(path)?;
+        Ok(Some(Self { _lock: lock, _alive: alive }))
     }
-    OpenOptions::new().read(true).write(true).open(path)
 }
 
 fn start(folder: &Path, run: &Run) -> Result<Child, State> {

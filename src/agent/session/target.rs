@@ -16,6 +16,13 @@ impl Targets {
         Self { rng, preferred: None, round: Vec::new() }
     }
 
+    /// `address` was lost: dial it after all others.
+    pub(super) fn lost(&mut self, address: String, learned: &[String], seeds: &[String]) {
+        self.round = self.shuffled(learned, seeds);
+        self.round.retain(|other| *other != address);
+        self.round.insert(0, address);
+    }
+
     /// Dial `address` next, once.
     pub(super) fn prefer(&mut self, address: String) {
         self.preferred = Some(address);
@@ -28,12 +35,17 @@ impl Targets {
             return address;
         }
         if self.round.is_empty() {
-            self.round = learned.iter().chain(seeds).cloned().collect();
-            self.round.sort();
-            self.round.dedup();
-            self.rng.shuffle(&mut self.round);
+            self.round = self.shuffled(learned, seeds);
         }
         self.round.pop().unwrap_or_default()
+    }
+
+    fn shuffled(&mut self, learned: &[String], seeds: &[String]) -> Vec<String> {
+        let mut all: Vec<String> = learned.iter().chain(seeds).cloned().collect();
+        all.sort();
+        all.dedup();
+        self.rng.shuffle(&mut all);
+        all
     }
 }
 
@@ -62,6 +74,17 @@ mod tests {
         targets.prefer("leader".to_owned());
         assert_eq!(targets.next(&[], &list(&["seed"])), "leader");
         assert_eq!(targets.next(&[], &list(&["seed"])), "seed");
+    }
+
+    #[test]
+    fn the_one_that_was_lost_is_tried_last() {
+        let managers = list(&["a", "b", "c"]);
+        for seed in 0..10 {
+            let mut targets = Targets::new(Rng::seeded(seed));
+            targets.lost("b".to_owned(), &managers, &[]);
+            let round: Vec<_> = (0..3).map(|_| targets.next(&managers, &[])).collect();
+            assert_eq!(round[2], "b");
+        }
     }
 
     #[test]

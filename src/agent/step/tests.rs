@@ -189,6 +189,18 @@ fn restarts_double_their_wait_and_are_used_up_within_the_window() {
 }
 
 #[test]
+fn the_memory_of_attempts_is_bounded_whatever_the_policy_allows() {
+    let restart = RestartPolicy { attempts: u32::MAX, delay: Duration::ZERO, ..RestartPolicy::default() };
+    let order = Order { restart, ..order(TaskState::Running) };
+    let mut record = record(TaskState::Running);
+    for _ in 0..MOST_REMEMBERED + 50 {
+        record = step(&order, &record, &View { started: true, ..view(exited(1)) }, NOW).record;
+        assert_eq!(record.status.state, TaskState::Running);
+    }
+    assert_eq!(record.recent.len(), MOST_REMEMBERED);
+}
+
+#[test]
 fn what_vanished_after_its_start_counts_as_a_failure() {
     let got = step(&order(TaskState::Running), &record(TaskState::Running), &view(Seen::Absent), NOW);
     assert_eq!(&*got.record.status.reason, "its container is gone, restarting in 2s (1 of 3)");

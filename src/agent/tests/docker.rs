@@ -25,8 +25,15 @@ async fn run(runtime: &DockerRuntime, work: &Work) -> Seen {
 
 /// Runs `work` to its end; its exit and its output.
 async fn outcome(runtime: &DockerRuntime, work: &Work) -> (Exit, String) {
-    run(runtime, work).await;
-    let exit = exit(soon("the end", runtime.wait(&work.unit)).await.unwrap());
+    let end = async {
+        run(runtime, work).await;
+        exit(soon("the end", runtime.wait(&work.unit)).await.unwrap())
+    };
+    let exit = tokio::select! {
+        // As an agent does: it brings the engine's events.
+        () = runtime.changed() => panic!("the engine ended"),
+        exit = end => exit,
+    };
     (exit, docker(&["logs", &work.unit.to_string()]))
 }
 
@@ -165,9 +172,8 @@ async fn another_agent_finds_what_runs_and_learns_its_exit_code() {
     let started = run(&engine(), &work).await;
     assert_eq!(instance(&started), docker(&["inspect", "--format", "{{.Id}}", &work.unit.to_string()]));
     let next = engine();
-    let found = next.list(&cluster.owner()).await.unwrap();
-    assert_eq!(found.len(), 1);
-    assert_eq!((&found[0].unit, &found[0].seen), (&work.unit, &started));
+    assert_eq!(next.list(&cluster.owner()).await, Ok(vec![work.unit.clone()]));
+    assert_eq!(next.inspect(&work.unit).await.as_ref(), Ok(&started));
     assert_eq!(next.create(&work).await.as_ref(), Ok(&started), "already created");
     assert_eq!(next.start(&work).await.as_ref(), Ok(&started), "already started");
     ready(&work).await;

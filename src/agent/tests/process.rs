@@ -241,9 +241,8 @@ async fn another_agent_finds_what_runs_and_learns_its_exit_code() {
         run(&runtime, &work).await
     };
     let next = processes(root.path());
-    let found = next.list(&work.unit.owner).await.unwrap();
-    assert_eq!(found.len(), 1);
-    assert_eq!((&found[0].unit, &found[0].seen), (&work.unit, &started));
+    assert_eq!(next.list(&work.unit.owner).await, Ok(vec![work.unit.clone()]));
+    assert_eq!(next.inspect(&work.unit).await.as_ref(), Ok(&started));
     until("the trap", || (output(root.path(), &work, "stdout") == "ready\n").then_some(())).await;
     kill(Pid::from_raw(pid(&started)), Signal::SIGTERM).unwrap();
     assert_eq!(exit(soon("the end", next.wait(&work.unit)).await.unwrap()).code, Some(5));

@@ -18,6 +18,7 @@ use quorate_agent::{Agent, AgentConfig};
 use quorate_base::{Clock, TaskKind};
 use quorate_model::{Resources, TaskState};
 use quorate_pki::Security;
+use quorate_wire::agent::session_request;
 use quorate_wire::common;
 use support::engine::{Cluster, IMAGE, docker};
 use support::manager::{Manager, assignment, fake_task, process_task};
@@ -61,6 +62,17 @@ impl Drop for Killable {
     }
 }
 
+/// `sh -c SCRIPT` in the test image.
+fn container(script: &str) -> common::ContainerSpec {
+    common::ContainerSpec {
+        runtime: common::Runtime::Docker.into(),
+        image: IMAGE.to_owned(),
+        pull: common::PullPolicy::Never.into(),
+        command: ["sh", "-c", script].map(str::to_owned).to_vec(),
+        ..common::ContainerSpec::default()
+    }
+}
+
 fn running() -> impl Fn(&quorate_wire::agent::TaskStatus) -> bool {
     |status| status.state == u32::from(TaskState::Running.number())
 }
@@ -100,6 +112,44 @@ async fn a_killed_agent_stops_no_process_and_its_successor_adopts_it() {
     })
     .await;
     drop(agent);
+}
+
+#[tokio::test]
+async fn a_killed_agent_stops_no_container_and_its_successor_adopts_it() {
+    let cluster = Cluster::new();
+    let manager = Manager::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let tasks =
+        || vec![assignment(1, container("exec sleep 600")), assignment(2, container("exec sleep 600"))];
+    let mut instances = Vec::new();
+    let agent = Killable::start(folder.path(), &manager.address);
+    let mut conn = manager.accept().await;
+    conn.welcome_with(|welcome| welcome.cluster_id = cluster.0.clone()).await;
+    conn.complete(tasks()).await;
+    for task in [1, 2] {
+        instances.push(conn.status(task, running()).await.instance);
+    }
+    drop(agent);
+    // While no agent lives: t2 is killed.
+    docker(&["kill", "--signal", "KILL", &instances[1]]);
+    // Its successor has lost the ledger, too.
+    std::fs::write(folder.path().join("ledger"), "torn").unwrap();
+    let _agent = Killable::start(folder.path(), &manager.address);
+    let mut conn = manager.accept().await;
+    conn.welcome_with(|welcome| welcome.cluster_id = cluster.0.clone()).await;
+    let mut known = tasks();
+    known.iter_mut().for_each(|task| task.observed_state = TaskState::Running.number().into());
+    conn.complete(known).await;
+    let mut seen = BTreeMap::new();
+    while seen.len() < 2 {
+        let Some(session_request::Body::Status(batch)) = conn.next().await else { continue };
+        let settled = batch.statuses.into_iter().filter(|status| status.reason.is_empty());
+        seen.extend(
+            settled.map(|status| (status.task_id, (status.instance, status.restarts, status.exit_code))),
+        );
+    }
+    assert_eq!(seen[&1], (instances[0].clone(), 0, None));
+    assert_eq!(seen[&2], (instances[1].clone(), 1, Some(137)));
 }
 
 #[tokio::test]
@@ -200,13 +250,6 @@ async fn a_silent_engine_fails_no_task_and_its_return_shows_what_happened() {
     let mut conn = manager.accept().await;
     assert!(conn.hello.facts.as_ref().unwrap().runtimes.contains_key("docker"));
     conn.welcome_with(|welcome| welcome.cluster_id = cluster.0.clone()).await;
-    let container = |script: &str| common::ContainerSpec {
-        runtime: common::Runtime::Docker.into(),
-        image: IMAGE.to_owned(),
-        pull: common::PullPolicy::Never.into(),
-        command: ["sh", "-c", script].map(str::to_owned).to_vec(),
-        ..common::ContainerSpec::default()
-    };
     conn.complete(vec![assignment(1, container("exec sleep 600"))]).await;
     let before = conn.reaches(1, TaskState::Running).await;
     switch.store(false, Ordering::SeqCst);

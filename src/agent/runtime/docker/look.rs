@@ -9,11 +9,14 @@ use quorate_model::StopPolicy;
 use crate::runtime::by_signal;
 use crate::step::{Exit, Fault, Seen};
 
-/// A container as inspected.
+/// Exit code of what was ended by SIGKILL.
+const KILLED: i64 = 137;
+
+/// A container as inspected; `lacked_memory`: that it ran out of memory is known from elsewhere.
 ///
 /// # Errors
 /// Unavailable: between two states, or in one that nobody knows.
-pub(super) fn seen(container: &ContainerInspectResponse) -> Result<Seen, Fault> {
+pub(super) fn seen(container: &ContainerInspectResponse, lacked_memory: bool) -> Result<Seen, Fault> {
     let state = container.state.as_ref();
     match state.and_then(|state| state.status) {
         Some(Status::CREATED) => Ok(Seen::Created),
@@ -21,7 +24,9 @@ pub(super) fn seen(container: &ContainerInspectResponse) -> Result<Seen, Fault> 
             instance: container.id.as_deref().unwrap_or_default().into(),
             since: state.and_then(|state| moment(state.started_at.as_deref()?)),
         }),
-        Some(Status::EXITED | Status::DEAD) => Ok(Seen::Exited(state.map(exit).unwrap_or_default())),
+        Some(Status::EXITED | Status::DEAD) => {
+            Ok(Seen::Exited(state.map(|state| exit(state, lacked_memory)).unwrap_or_default()))
+        }
         Some(Status::REMOVING) => Err(Fault::unavailable("the container is just being removed")),
         Some(Status::EMPTY) | None => {
             Err(Fault::unavailable("the Docker engine does not say how the container is"))
@@ -29,9 +34,16 @@ pub(super) fn seen(container: &ContainerInspectResponse) -> Result<Seen, Fault> 
     }
 }
 
-fn exit(state: &ContainerState) -> Exit {
+/// Whether it ended as one that ran out of memory does, and the engine does not say that it did.
+pub(super) fn may_have_lacked_memory(container: &ContainerInspectResponse) -> bool {
+    let limited = container.host_config.as_ref().and_then(|host| host.memory).is_some_and(|bytes| bytes > 0);
+    let state = container.state.as_ref();
+    limited && state.is_some_and(|state| state.exit_code == Some(KILLED) && state.oom_killed != Some(true))
+}
+
+fn exit(state: &ContainerState, lacked_memory: bool) -> Exit {
     let code = state.exit_code.and_then(|code| i32::try_from(code).ok());
-    if state.oom_killed == Some(true) {
+    if state.oom_killed == Some(true) || (lacked_memory && state.exit_code == Some(KILLED)) {
         return Exit { code, detail: "killed for lack of memory: raise its memory limit".to_owned() };
     }
     match code {
@@ -91,32 +103,35 @@ mod tests {
     fn states_are_read() {
         let state =
             |status| ContainerState { status: Some(status), exit_code: Some(0), ..Default::default() };
-        assert_eq!(seen(&inspected(state(Status::CREATED))), Ok(Seen::Created));
+        assert_eq!(seen(&inspected(state(Status::CREATED)), false), Ok(Seen::Created));
         assert_eq!(
-            seen(&inspected(state(Status::EXITED))),
+            seen(&inspected(state(Status::EXITED)), false),
             Ok(Seen::Exited(Exit { code: Some(0), ..Exit::default() }))
         );
-        assert!(seen(&inspected(state(Status::REMOVING))).is_err());
+        assert!(seen(&inspected(state(Status::REMOVING)), false).is_err());
         let started_at = Some("2026-11-30T22:10:00.250999Z".to_owned());
         let running = ContainerState { started_at, ..state(Status::PAUSED) };
         let since = Some(Timestamp::from_millis(1_796_076_600_250));
-        assert_eq!(seen(&inspected(running)), Ok(Seen::Running { instance: "c1".into(), since }));
+        assert_eq!(seen(&inspected(running), false), Ok(Seen::Running { instance: "c1".into(), since }));
     }
 
     #[test]
     fn ends_say_more_than_a_code() {
         let end = |code, oom, error: &str| {
-            exit(&ContainerState {
-                exit_code: Some(code),
-                oom_killed: Some(oom),
-                error: Some(error.to_owned()),
-                ..Default::default()
-            })
+            let error = Some(error.to_owned());
+            exit(
+                &ContainerState { exit_code: Some(code), oom_killed: Some(oom), error, ..Default::default() },
+                false,
+            )
         };
         assert_eq!(end(3, false, ""), Exit { code: Some(3), detail: String::new() });
         assert_eq!(end(137, false, "").detail, "killed by SIGKILL");
         assert_eq!(end(137, true, "").detail, "killed for lack of memory: raise its memory limit");
         assert_eq!(end(255, false, "broken").detail, "broken");
+        let late = ContainerState { exit_code: Some(137), ..Default::default() };
+        assert_eq!(exit(&late, true).detail, "killed for lack of memory: raise its memory limit");
+        let other = ContainerState { exit_code: Some(1), ..Default::default() };
+        assert_eq!(exit(&other, true).detail, "", "a child of it was killed, and it ended otherwise");
     }
 
     #[test]

@@ -88,18 +88,15 @@ impl Folders {
         Folder { path: self.root.join(unit.task.to_string()).join(unit.container.as_str()) }
     }
 
-    /// All folders that say whose they are.
-    pub(super) fn all(&self) -> Result<Vec<(Unit, Folder)>, Fault> {
+    /// Whose the folders are.
+    pub(super) fn all(&self) -> Result<Vec<Unit>, Fault> {
         let mut all = Vec::new();
         for task in folders_in(&self.root)? {
             for path in folders_in(&task)? {
-                let folder = Folder { path };
-                if let Some(unit) = folder.unit()? {
-                    all.push((unit, folder));
-                }
+                all.extend(Folder { path }.unit()?);
             }
         }
-        all.sort_by(|(a, _), (b, _)| a.cmp(b));
+        all.sort();
         Ok(all)
     }
 }

@@ -1,11 +1,11 @@
 //! A process for tests of this crate to start and to kill: the supervisor of a process (the product's is `quorate
-//! agent-shim`), or, as `agent DATA_DIR MANAGER`, a whole agent with the process runtime.
+//! agent-shim`), or, as `agent DATA_DIR MANAGER`, a whole agent with the docker and the process runtime.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use quorate_agent::config::{LogLimits, ProcessConfig, RuntimeConfig, ShimCommand, Storage};
+use quorate_agent::config::{DockerConfig, LogLimits, ProcessConfig, RuntimeConfig, ShimCommand, Storage};
 use quorate_agent::{Agent, AgentConfig, shim_main};
 use quorate_base::{Clock, TaskGroup};
 use quorate_model::{Name, Resources};
@@ -33,7 +33,7 @@ fn agent(data_dir: &OsString, manager: &OsString) -> ExitCode {
         security: Security::default(),
         reserved: Resources::default(),
         capacity: None,
-        runtimes: RuntimeConfig { process, ..RuntimeConfig::default() },
+        runtimes: RuntimeConfig { docker: Some(DockerConfig::default()), process, fake: None },
     };
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
         return ExitCode::FAILURE;

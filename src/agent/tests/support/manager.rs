@@ -34,6 +34,8 @@ pub struct Conn {
     pub fence: Fence,
     number: u64,
     members: std::collections::BTreeMap<TaskId, TaskState>,
+    /// Statuses that nobody asked for yet.
+    backlog: Vec<TaskStatus>,
 }
 
 struct Service(Mutex<mpsc::Sender<Conn>>);
@@ -55,7 +57,15 @@ impl AgentService for Service {
         };
         let (outbound, responses) = mpsc::channel(64);
         let fence = Fence { epoch: 1, term: 1 };
-        let conn = Conn { hello, inbound, outbound, fence, number: 0, members: Default::default() };
+        let conn = Conn {
+            hello,
+            inbound,
+            outbound,
+            fence,
+            number: 0,
+            members: Default::default(),
+            backlog: Vec::new(),
+        };
         sessions.send(conn).await.map_err(|_| Status::unavailable("the test is over"))?;
         Ok(Response::new(ReceiverStream::new(responses)))
     }
@@ -195,15 +205,22 @@ impl Conn {
         }
     }
 
-    /// The next status of `task` that `wanted` takes. Acknowledges nothing.
+    /// The next status of `task` that `wanted` takes; those of other tasks are kept for later. Acknowledges nothing.
     pub async fn status(&mut self, task: u64, wanted: impl Fn(&TaskStatus) -> bool) -> TaskStatus {
         loop {
-            if let session_request::Body::Status(batch) = self.next().await.expect("the session stands") {
-                for status in batch.statuses {
-                    if status.task_id == task && wanted(&status) {
-                        return status;
-                    }
+            let mut found = None;
+            self.backlog.retain(|status| {
+                if status.task_id != task || found.is_some() {
+                    return true;
                 }
+                found = wanted(status).then(|| status.clone());
+                false
+            });
+            if let Some(status) = found {
+                return status;
+            }
+            if let session_request::Body::Status(batch) = self.next().await.expect("the session stands") {
+                self.backlog.extend(batch.statuses);
             }
         }
     }

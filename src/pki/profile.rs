@@ -52,8 +52,13 @@ impl Profile {
         match self {
             // Proxies in between count pings: not too often.
             Self::Api | Self::Admin => lan,
-            // A dead manager must be noticed well within an agent's lease.
-            Self::Agent => Tuning { ping_interval: Duration::from_secs(5), ..lan },
+            // A frozen manager must be noticed within half of an agent's lease (5 s): an agent that waits longer counts
+            // as down with the next leader, and its tasks are replaced though nothing is wrong with them.
+            Self::Agent => Tuning {
+                ping_interval: Duration::from_secs(1),
+                ping_timeout: Duration::from_millis(1_500),
+                ..lan
+            },
             // A peer behind a healed partition must catch up at once; snapshots must not starve appends.
             Self::Peer => Tuning {
                 connect_timeout: Duration::from_secs(1),

@@ -12,6 +12,9 @@ use tonic::transport::Channel;
 const MAX_MEMBERS: usize = 64;
 /// How long an endpoint that failed stands behind the others.
 const COOLING: Duration = Duration::from_secs(5);
+/// What one that was not measured counts as having: whoever is nearer is near enough, whoever is farther is worth a
+/// comparison.
+const UNMEASURED: Duration = Duration::from_millis(10);
 /// How long a measured latency counts.
 const LATENCY_AGE: Duration = Duration::from_secs(60);
 
@@ -43,7 +46,7 @@ pub(crate) struct Rank {
     pub(crate) cooling: bool,
     /// A write, and another one leads or nobody knows who does.
     pub(crate) not_leader: bool,
-    /// Zero when not measured.
+    /// Smoothed time of its answers.
     pub(crate) latency: Duration,
 }
 
@@ -106,8 +109,7 @@ impl ManagerSet {
         let rank = |member: &Member| Rank {
             cooling: member.failed_at.is_some_and(|at| now.since(at) < COOLING),
             not_leader: write && inner.leader.as_deref() != Some(&member.address),
-            // One that was not measured yet goes first: so each is measured once.
-            latency: member.latency.and_then(young).unwrap_or_default(),
+            latency: member.latency.and_then(young).unwrap_or(UNMEASURED),
         };
         inner
             .members
@@ -160,5 +162,55 @@ impl ManagerSet {
     /// The leader's address, when known.
     pub(crate) fn leader(&self) -> Option<String> {
         lock(&self.inner).leader.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quorate_base::Timestamp;
+
+    /// The addresses in the order in which a call would take them.
+    fn order(set: &ManagerSet, write: bool) -> String {
+        let mut candidates = set.candidates(write);
+        candidates.sort_by_key(|one| (one.rank.cooling, one.rank.not_leader, one.rank.latency));
+        candidates.iter().map(|one| one.address.trim_start_matches("127.0.0.1:")).collect()
+    }
+
+    fn address(port: u16) -> String {
+        format!("127.0.0.1:{port}")
+    }
+
+    #[tokio::test]
+    async fn the_near_the_healthy_and_for_writes_the_leader_come_first() {
+        let clock = Clock::manual(Timestamp::EPOCH);
+        let set = ManagerSet::new(&[1, 2, 3].map(address), Security::default(), clock.clone()).unwrap();
+        assert_eq!(order(&set, true), "123");
+        set.learn_leader(&address(3));
+        assert_eq!((order(&set, true), order(&set, false)), ("312".to_owned(), "123".to_owned()));
+        set.succeeded(&address(2), Duration::from_millis(1));
+        set.succeeded(&address(1), Duration::from_millis(50));
+        assert_eq!((order(&set, true), order(&set, false)), ("321".to_owned(), "231".to_owned()));
+        // One that fails is neither near nor the leader, for a while.
+        set.failed(&address(3));
+        set.failed(&address(2));
+        assert_eq!((set.leader(), order(&set, true)), (None, "123".to_owned()));
+        clock.advance(COOLING);
+        assert_eq!(order(&set, false), "231");
+        clock.advance(LATENCY_AGE);
+        assert_eq!(order(&set, false), "123");
+    }
+
+    #[tokio::test]
+    async fn addresses_told_by_others_are_taken_once_bounded_and_only_if_they_may_be_dialled() {
+        let set = ManagerSet::new(&[address(1)], Security::default(), Clock::system()).unwrap();
+        for told in ["", "nonsense", "192.0.2.1:7420", "127.0.0.1:1", "127.0.0.1:2"] {
+            set.learn(told);
+        }
+        assert_eq!(set.addresses(), [address(1), address(2)]);
+        for port in 1_000..2_000 {
+            set.learn(&address(port));
+        }
+        assert_eq!(set.addresses().len(), MAX_MEMBERS);
     }
 }

@@ -9,7 +9,7 @@ use quorate_model::{
 
 use crate::{Change, Event, NewTasks, Object, Receipt, Rejection, Report, State, tables::event};
 
-/// Creates tasks in slots that have no living task of the same version.
+/// Creates tasks in slots that have no live one: two plans that cross must not fill a slot twice.
 pub(super) fn create(
     state: &mut State,
     at: Revision,
@@ -33,7 +33,7 @@ pub(super) fn create(
     for group in groups {
         for offset in 0..group.count {
             let slot = Slot(group.first.0.saturating_add(offset));
-            if state.tasks_of_slot(job, slot).any(|t| t.is_live() && t.version >= version) {
+            if state.tasks_of_slot(job, slot).any(|t| t.is_live()) {
                 continue;
             }
             let task = new_task(state, at, job, version, slot, group);

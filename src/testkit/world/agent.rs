@@ -259,6 +259,11 @@ impl World {
             self.redial(index, 50, 500);
             return;
         }
+        if !agent.welcomed && !matches!(words.body, Body::Welcome | Body::Refusal) {
+            // The welcome was lost: a session without its beginning is none.
+            self.redial(index, 1, 300);
+            return;
+        }
         agent.heard = self.now;
         match words.body {
             Body::Echo => {}

@@ -38,6 +38,16 @@ fn creating_twice_creates_once() {
 }
 
 #[test]
+fn a_newer_version_does_not_push_a_live_task_aside() {
+    let (mut lab, job, task) = running();
+    lab.job(with_image(service(1), "app:2")).unwrap();
+    let none = Ok(Receipt::Tasks { first: TaskId(1), count: 0 });
+    assert_eq!(create(&mut lab, job, 1).outcome, none, "it must be stopped first");
+    desire(&mut lab, TaskState::Shutdown, task);
+    assert_eq!(create(&mut lab, job, 1).outcome, Ok(Receipt::Tasks { first: TaskId(1), count: 1 }));
+}
+
+#[test]
 fn tasks_are_created_for_active_jobs_and_known_versions_only() {
     let (mut lab, job, _) = running();
     let groups = vec![NewTasks { first: Slot(9), count: 1, attempt: 0, not_before: lab.now }];

@@ -262,17 +262,24 @@ impl Cluster {
     /// # Errors
     /// When one cannot be ended.
     pub async fn stop(&mut self) -> Result<()> {
-        for agent in &mut self.agents {
-            agent.process.stop(STOP).await?;
-        }
-        for manager in &mut self.managers {
-            manager.process.stop(STOP).await?;
-        }
-        Ok(())
+        stop_all(self.agents.iter_mut().map(|agent| &mut agent.process).collect()).await?;
+        // Together: the last one would wait for a quorum to hand its leadership to.
+        stop_all(self.managers.iter_mut().map(|manager| &mut manager.process).collect()).await
     }
 
     fn processes(&mut self) -> impl Iterator<Item = &mut Process> {
         let managers = self.managers.iter_mut().map(|manager| &mut manager.process);
         managers.chain(self.agents.iter_mut().map(|agent| &mut agent.process))
     }
+}
+
+/// Asks all to end, then waits for each; one that does not end in time is killed.
+async fn stop_all(processes: Vec<&mut Process>) -> Result<()> {
+    for process in processes.iter().filter(|process| process.pid().is_some()) {
+        process.signal(Signal::SIGTERM)?;
+    }
+    for process in processes {
+        process.stop(STOP).await?;
+    }
+    Ok(())
 }

@@ -19,7 +19,7 @@ use crate::probe::Prober;
 use crate::report::{columns, millis};
 use crate::term::{Note, Term};
 use crate::wait::{Look, until};
-use crate::workload::{On, Plan as WritePlan, Writers};
+use crate::workload::{NAMESPACE, On, Plan as WritePlan, Writers};
 
 /// Bound of each wait.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -68,6 +68,7 @@ pub async fn show(cluster: &mut Cluster, plan: &Plan, term: &Term) -> Result<Run
 
     term.heading("The leader dies");
     let fallen = lose_the_leader(cluster, plan, &run, term).await?;
+    clear_away(cluster, &run, term).await?;
 
     term.heading("The tasks");
     let new_leader = agreed(cluster).await?;
@@ -174,7 +175,7 @@ async fn lose_the_leader(cluster: &mut Cluster, plan: &Plan, run: &Run, term: &T
             }
             let (tally, violations) = check_history(&api_of(cluster, &next)?, run).await?;
             let told = format!(
-                "{} acknowledged, none lost, none doubled; {} refused, {} of unknown outcome",
+                "{} acknowledged, none lost, none doubled; {} refused, {} unknown",
                 tally.acknowledged, tally.refused, tally.unknown
             );
             if violations.is_empty() {
@@ -193,6 +194,28 @@ async fn lose_the_leader(cluster: &mut Cluster, plan: &Plan, run: &Run, term: &T
         );
     }
     Ok(leader)
+}
+
+/// Has the jobs of the clients forgotten: who tries the cluster afterwards should not trip over them.
+async fn clear_away(cluster: &mut Cluster, run: &Run, term: &Term) -> Result<()> {
+    let leader = agreed(cluster).await?;
+    let api = api_of(cluster, &leader)?;
+    term.step("Deleting the clients' jobs again", async |note| {
+        let jobs = api.jobs(NAMESPACE).await?;
+        for (number, job) in jobs.iter().enumerate() {
+            note.set(format!("{number} of {}", jobs.len()));
+            api.delete(NAMESPACE, &job.name, &run.ids.generate(), LIMIT)
+                .await
+                .map_err(|refused| anyhow::anyhow!("{}", refused.error))?;
+        }
+        until("all to be forgotten", LIMIT, async || {
+            let left = api.jobs(NAMESPACE).await?.len();
+            Ok(if left == 0 { Look::Done(()) } else { Look::NotYet(format!("{left} are left")) }.noted(&note))
+        })
+        .await?;
+        Ok(((), format!("all {} are forgotten", jobs.len())))
+    })
+    .await
 }
 
 /// Watches the tasks for longer than a lease under the new leader: a node counted as lost by mistake would show.

@@ -166,7 +166,7 @@ async fn run(cli: Cli) -> Result<Ended> {
 
 async fn run_demo(quorate: PathBuf, root: PathBuf, args: DemoArgs, term: &Term) -> Result<Ended> {
     let chosen = choose(args.runtime).await?;
-    let writes = WritePlan { writers: 4, rest: Duration::from_millis(10), seed: 1, task_every: 0 };
+    let writes = WritePlan { writers: 4, rest: Duration::from_millis(25), seed: 1, task_every: 0 };
     let mut cluster = Cluster::lay_out(three_by_three(quorate, chosen.on, true))?;
     let plan = demo::Plan { root, chosen, writes };
     let shown = guarded(Box::pin(async {

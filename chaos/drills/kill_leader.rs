@@ -102,7 +102,7 @@ pub async fn drill(cluster: &mut Cluster, plan: &Plan, term: &Term) -> Result<Ve
             note.set("comparing with the jobs that are there");
             let (tally, found) = check_history(&any_api(cluster)?, &run).await?;
             let told = format!(
-                "{} acknowledged, {} refused, {} of unknown outcome, by {} clients",
+                "{} acknowledged, {} refused, {} unknown, by {} clients",
                 tally.acknowledged, tally.refused, tally.unknown, tally.clients
             );
             Ok(((tally, found), told))

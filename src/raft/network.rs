@@ -200,10 +200,14 @@ type Pipelined<'s> = BoxStream<'s, Result<StreamAppendResult<TypeConfig>, RpcErr
 impl Link {
     /// Replication as a stream each way: requests do not wait for responses. It
     /// ends with an error if a request stays unanswered for too long.
-    async fn pipeline<'s, S>(&'s mut self, input: S) -> Result<Pipelined<'s>, RpcError>
+    async fn pipeline<'s, S>(&'s mut self, mut input: S) -> Result<Pipelined<'s>, RpcError>
     where
         S: Stream<Item = AppendEntriesRequest<TypeConfig>> + OptionalSend + Unpin + 'static,
     {
+        // openraft waits out its back-off in front of the first request: a stream that was opened
+        // before would fail at once, again and again, while the peer is down.
+        let Some(first) = input.next().await else { return Ok(Box::pin(stream::empty())) };
+        let input = stream::iter([first]).chain(input);
         let mut client = self.client(Lane::Append)?;
         let open = Arc::new(AtomicUsize::new(0));
         let sent = open.clone();
@@ -244,5 +248,40 @@ impl Link {
             }
         });
         Ok(Box::pin(results))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use openraft::network::RaftNetworkFactory as _;
+    use quorate_base::Rng;
+    use quorate_pki::Security;
+    use quorate_storage::{LogOptions, MemoryDisk, Storage};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_stream_to_a_dead_peer_waits_out_the_back_off_before_it_fails() {
+        let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let opened =
+            Storage::open_memory(&MemoryDisk::new(), "m1", LogOptions::default(), &mut Rng::seeded(1)).unwrap();
+        let peers = Arc::new(Peers::new(Security::PlaintextLoopback, opened.storage.header.clone()));
+        let mut network = Network { peers, me: 1, stall: Duration::from_secs(5) };
+        let peer = Peer { name: "m2".to_owned(), addr: closed.to_string(), ..Peer::default() };
+        let mut link = network.new_client(2, &peer).await;
+        let asked = Arc::new(AtomicBool::new(false));
+        let seen = asked.clone();
+        let request = AppendEntriesRequest {
+            vote: Vote::new_committed(1, 1),
+            prev_log_id: None,
+            entries: Vec::new(),
+            leader_commit: None,
+        };
+        let input = stream::iter([request]).inspect(move |_| seen.store(true, Ordering::Relaxed));
+        let failed = link.pipeline(input).await.err();
+        assert!(matches!(failed, Some(RPCError::Unreachable(_))), "{failed:?}");
+        assert!(asked.load(Ordering::Relaxed), "the first request, behind the back-off, was never asked for");
     }
 }

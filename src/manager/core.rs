@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use quorate_base::time::Clock;
-use quorate_model::{Epoch, Name, Revision, Term};
+use quorate_model::{Epoch, Name, Term};
 use quorate_pki::Security;
 use quorate_raft::{Node, ReadError};
 use quorate_state::State;

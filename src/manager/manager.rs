@@ -193,9 +193,9 @@ impl Manager {
     /// Stops in order: not ready, duties, servers, consensus.
     pub async fn shutdown(self) -> ShutdownReport {
         info!(manager = %self.core.name, "stopping");
-        self.group.cancel();
-        // Before the servers end: the next leader needs this one's answers to catch up.
+        // While the servers still run: the next leader needs this one's answers.
         self.core.node.hand_over().await;
+        self.group.cancel();
         let report = self.group.shutdown(STOP_DEADLINE).await;
         self.core.node.shutdown().await;
         self.consensus.shutdown(STOP_DEADLINE).await;

@@ -62,6 +62,21 @@ pub enum WriteError {
     Stopped,
 }
 
+impl WriteError {
+    /// One fixed word per kind, for metrics.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Rejected(_) => "rejected",
+            Self::NotLeader => "not_leader",
+            Self::Unknown => "unknown",
+            Self::TooLarge { .. } => "too_large",
+            Self::Overloaded => "overloaded",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
 struct Ask {
     envelope: Envelope,
     bytes: usize,
@@ -173,17 +188,18 @@ async fn pack(
     let mut held: Option<Ask> = None;
     loop {
         let free = in_flight.len() < IN_FLIGHT;
-        let first = if let (true, Some(ask)) = (free, held.take()) {
-            ask
-        } else {
-            tokio::select! {
+        // What was held back goes first, and stays held while there is no room.
+        let ready = if free { held.take() } else { None };
+        let first = match ready {
+            Some(ask) => ask,
+            None => tokio::select! {
                 biased;
                 Some(()) = in_flight.next(), if !in_flight.is_empty() => continue,
                 ask = asks.recv(), if free => match ask {
                     Some(ask) => ask,
                     None => break,
                 },
-            }
+            },
         };
         let mut bytes = first.bytes;
         let mut batch = vec![first];
@@ -222,7 +238,7 @@ async fn commit(node: Node, clock: Clock, batch: Vec<Ask>) {
                 ProposeError::TooLarge { bytes, limit } => WriteError::TooLarge { bytes, limit },
                 ProposeError::Unknown | ProposeError::Stopped => WriteError::Unknown,
             };
-            metrics::raft_proposals_failed(&error.to_string(), count);
+            metrics::raft_proposals_failed(error.word(), count);
             for answer in answers {
                 let _gone = answer.send(Err(error.clone()));
             }

@@ -138,9 +138,14 @@ impl Router {
         if let Ok(me) = AsciiMetadataValue::try_from(self.core.name.as_str()) {
             request.metadata_mut().insert(FORWARDED_BY, me);
         }
-        let result = tokio::time::timeout(FORWARD_DEADLINE, forward(channel, request)).await;
-        let result =
-            result.unwrap_or_else(|_| Err(Status::deadline_exceeded("the leader did not answer in time")));
+        let mut leadership = self.core.node.leadership();
+        let deposed = leadership.wait_for(|l| l.leader.as_ref().is_none_or(|l| l.name != name));
+        let result = tokio::select! {
+            result = forward(channel, request) => result,
+            // A frozen leader would keep the call until its deadline.
+            _ = deposed => Err(Status::unavailable("it does not lead any more")),
+            () = tokio::time::sleep(FORWARD_DEADLINE) => Err(Status::deadline_exceeded("no answer in time")),
+        };
         metrics::api_forwarded(if result.is_ok() { "ok" } else { "failed" }, 1);
         result.map_err(|status| {
             if ApiError::is_ours(&status) {

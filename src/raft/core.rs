@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use openraft::ReadPolicy;
 use openraft::errors::{LinearizableReadError, RaftError};
+use openraft::{Instant as _, ReadPolicy};
 use quorate_base::sync::lock;
 use quorate_base::time::Mono;
 use quorate_base::{Clock, ClusterId};
@@ -40,6 +40,8 @@ pub(crate) struct Core {
     /// One change of members at a time.
     pub(crate) changing: tokio::sync::Mutex<()>,
     leader_heard: Mutex<Option<Mono>>,
+    /// The term that this node led last, and since when.
+    leading: Mutex<Option<(u64, Mono)>>,
     /// A leader was heard while none counted as known, or was seen dead.
     pub(crate) heard_again: Notify,
 }
@@ -80,6 +82,7 @@ impl Core {
             fatal: watch::Sender::new(None),
             changing: tokio::sync::Mutex::new(()),
             leader_heard: Mutex::new(None),
+            leading: Mutex::new(None),
             heard_again: Notify::new(),
         }
     }
@@ -173,16 +176,34 @@ impl Core {
     /// heard of late it does not name.
     pub(crate) fn judge_leadership(&self, metrics: &Metrics) -> (Leadership, Option<Duration>) {
         let mut leadership = status::leadership(metrics);
-        if leadership.me || leadership.leader.is_none() {
+        let quiet = if leadership.me {
+            if metrics.membership_config.voter_ids().count() < 2 {
+                return (leadership, None);
+            }
+            Some(self.unconfirmed(metrics))
+        } else if leadership.leader.is_some() {
+            let now = self.clock.monotonic();
+            self.leader_heard().map(|at| now.since(at))
+        } else {
             return (leadership, None);
-        }
-        let now = self.clock.monotonic();
-        let quiet = self.leader_heard().map(|at| now.since(at));
+        };
         let left = quiet.and_then(|quiet| self.silence().checked_sub(quiet)).filter(|left| !left.is_zero());
         if left.is_none() {
-            leadership.leader = None;
+            (leadership.leader, leadership.me) = (None, false);
         }
         (leadership, left)
+    }
+
+    /// How long this leader has gone without an answer of a quorum. openraft
+    /// lets it call itself leader for ever; its agents and clients must not.
+    fn unconfirmed(&self, metrics: &Metrics) -> Duration {
+        let now = self.clock.monotonic();
+        let mut leading = lock(&self.leading);
+        let term = metrics.current_term;
+        let since = leading.filter(|(led, _)| *led == term).map_or(now, |(_, since)| since);
+        *leading = Some((term, since));
+        let leading_for = now.since(since);
+        metrics.last_quorum_acked.as_ref().map_or(leading_for, |at| at.elapsed().min(leading_for))
     }
 
     /// How long a member may be silent before it counts as gone.

@@ -91,10 +91,16 @@ impl Writer {
     /// Serves requests until the channel closes, a close is asked for, or the
     /// store fails; after a failure every later request fails with its cause.
     pub(crate) fn run(mut self) {
-        while let Some(request) = self.next() {
-            let (group, close) = match self.collect(request) {
-                Ok(collected) => collected,
+        loop {
+            let request = match self.next() {
+                Ok(Some(request)) => request,
+                Ok(None) => return,
                 Err(e) => return self.fail(Vec::new(), e),
+            };
+            let mut group = Group::default();
+            let close = match self.collect(&mut group, request) {
+                Ok(close) => close,
+                Err(e) => return self.fail(group.done, e),
             };
             let done = match self.commit(group) {
                 Ok(()) => close,
@@ -110,37 +116,37 @@ impl Writer {
     }
 
     /// The next request; removes purged records while there is none.
-    fn next(&mut self) -> Option<Request> {
+    fn next(&mut self) -> Result<Option<Request>, StorageError> {
         while !self.sweep.is_done() {
             match self.requests.try_recv() {
-                Ok(request) => return Some(request),
-                Err(mpsc::error::TryRecvError::Disconnected) => return None,
+                Ok(request) => return Ok(Some(request)),
+                Err(mpsc::error::TryRecvError::Disconnected) => return Ok(None),
                 Err(mpsc::error::TryRecvError::Empty) => {}
             }
             let swept = self.sweep.step(&*self.reader, self.options.purge_step);
-            let applied = swept.and_then(|log| {
-                self.medium.apply(Batch { meta: Vec::new(), log }).map_err(named("purging the log"))
-            });
-            if let Err(e) = applied {
-                self.shared.fail(e);
-                break;
-            }
+            // After a failure nothing that is queued may be acknowledged.
+            let log = swept?;
+            self.medium.apply(Batch { meta: Vec::new(), log }).map_err(named("purging the log"))?;
         }
-        self.requests.blocking_recv()
+        Ok(self.requests.blocking_recv())
     }
 
-    fn collect(&mut self, first: Request) -> Result<(Group, Option<oneshot::Sender<()>>), StorageError> {
-        let mut group = Group::default();
+    /// Takes what waits into one group; returns who asked for the end, if somebody did.
+    fn collect(
+        &mut self,
+        group: &mut Group,
+        first: Request,
+    ) -> Result<Option<oneshot::Sender<()>>, StorageError> {
         let mut next = Some(first);
         while let Some(request) = next {
             if let Request::Close { done } = request {
-                return Ok((group, Some(done)));
+                return Ok(Some(done));
             }
-            self.take(&mut group, request)?;
+            self.take(group, request)?;
             let full = group.count >= self.options.group_entries || group.bytes >= self.options.group_bytes;
             next = if full { None } else { self.requests.try_recv().ok() };
         }
-        Ok((group, None))
+        Ok(None)
     }
 
     fn take(&mut self, group: &mut Group, request: Request) -> Result<(), StorageError> {

@@ -164,7 +164,7 @@ impl AgentService for Dispatcher {
         };
         let (outbox, answers) = mpsc::channel(OUTBOX);
         let session = session::Session::new(self.clone(), leading.clone(), outbox, inbound);
-        leading.group.spawn(TaskKind::best_effort("session"), async move {
+        leading.group.spawn(TaskKind::best_effort("session").drains(), async move {
             if let Err(error) = session.run(hello).await {
                 warn!(%error, "an agent's session ended");
             }

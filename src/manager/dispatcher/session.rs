@@ -91,6 +91,12 @@ impl Session {
         };
         self.leading.liveness.heard(node);
         let handle = self.dispatcher.enter(node);
+        // Counted as lost between its registration and here, it has to register again.
+        let view = self.dispatcher.core.node.view();
+        if view.node(node).is_none_or(|n| n.status != NodeStatus::Ready) {
+            self.dispatcher.leave(node, &handle);
+            return self.send_body(redirect_body(&self.dispatcher)).await;
+        }
         info!(node = %name, term = self.leading.fence.term.0, "agent session opened");
         let ended = self.serve(node, name.clone(), &handle).await;
         self.dispatcher.leave(node, &handle);
@@ -126,6 +132,10 @@ impl Session {
         {
             return Ok((known.id, name));
         }
+        // From here on it counts as heard: the controller may look before the answer is here.
+        if let Some(known) = view.node_named(&name) {
+            self.leading.liveness.heard(known.id);
+        }
         let command =
             Command::RegisterNode { name: name.clone(), agent: hello.agent_id.clone(), facts: facts.into() };
         let actor = Actor::Agent(name.clone());
@@ -155,7 +165,9 @@ impl Session {
             tokio::select! {
                 biased;
                 () = self.leading.group.cancelled() => {
-                    self.send_body(redirect_body(&self.dispatcher)).await?;
+                    // A last word, if there is room for it: the term's end waits for nobody.
+                    let body = Some(redirect_body(&self.dispatcher));
+                    let _full = self.outbox.try_send(Ok(pb::SessionResponse { body }));
                     return Ok(());
                 }
                 () = handle.superseded.cancelled() => return Ok(()),

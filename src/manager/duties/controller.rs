@@ -13,14 +13,14 @@ use quorate_base::{
 };
 use quorate_model::{Revision, Term};
 use quorate_orchestrator::{Outcome, Reconciler, Tick, registry};
-use quorate_state::{Command, State};
+use quorate_state::{Command, Receipt, State};
 use quorate_telemetry::metrics;
 use tracing::{debug, warn};
 
 use crate::{
     core::Core,
     duties::{actor, liveness::Liveness},
-    proposer::WriteError,
+    proposer::{Committed, WriteError},
 };
 
 /// Changes within this time are answered by one pass.
@@ -100,6 +100,13 @@ impl Driver {
         let mut clean = true;
         for result in join_all(writes).await {
             match result {
+                // Nothing of it fitted: apply and plan disagree, and planning again at once would spin.
+                Ok(Committed { receipt: Receipt::Changed { changed: 0, refused }, .. })
+                    if !refused.is_empty() =>
+                {
+                    debug!(count = refused.len(), "a part of a plan changed nothing; planning again");
+                    clean = false;
+                }
                 Ok(_) => {}
                 Err(WriteError::Rejected(rejection)) => {
                     debug!(%rejection, "part of a plan was refused; planning again");

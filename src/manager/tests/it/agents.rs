@@ -227,3 +227,19 @@ async fn a_change_of_the_leader_moves_nothing() {
     let all = cluster.tasks(next).list_tasks(list).await.unwrap().into_inner().tasks;
     assert_eq!(all.len(), 2, "nothing was created or restarted");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_without_a_quorum_lets_its_agents_go() {
+    let mut cluster = Cluster::start(3).await;
+    let leader = cluster.leader().await;
+    let mut agent = Agent::dial(&cluster, leader, hello("n1", "a")).await;
+    agent.opened().await;
+    for other in (0..3).filter(|i| *i != leader) {
+        cluster.stop(other).await;
+    }
+    // Nobody else could tell it: a new leader may be elsewhere, and must not find the agent here.
+    let Body::Redirect(redirect) = agent.next().await else { panic!("no redirect") };
+    assert_eq!(redirect.leader_address, "", "it knows no leader");
+    assert!(agent.next_or_end().await.is_none());
+    assert!(!cluster.manager(leader).node().leadership().borrow().me);
+}

@@ -136,3 +136,18 @@ async fn without_a_majority_a_write_says_that_nothing_was_done() {
     let status = cluster.cluster(others[0]).get_cluster_status(pb::GetClusterStatusRequest {}).await;
     assert_eq!(status.unwrap().into_inner().meta.unwrap().leader, "", "works without a leader");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_burst_of_large_jobs_loses_none() {
+    let cluster = Cluster::start(1).await;
+    let writes = (0..64).map(|i| {
+        let mut spec = service(&format!("large-{i}"), 0);
+        let text = "x".repeat(600 << 10);
+        spec.containers.get_mut("app").unwrap().env = [("A".to_owned(), text)].into();
+        let mut jobs = cluster.jobs(0);
+        async move { jobs.apply_job(apply(spec)).await }
+    });
+    for written in futures::future::join_all(writes).await {
+        assert!(written.unwrap().into_inner().created);
+    }
+}

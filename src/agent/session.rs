@@ -9,6 +9,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 use quorate_base::sync::lock;
 use quorate_base::{Backoff, Mono};
 use quorate_pki::Profile;
@@ -31,8 +33,13 @@ const RETRY: Backoff = Backoff::doubling(Duration::from_millis(100), Duration::f
 const SOUND: Duration = Duration::from_secs(2);
 /// Waits after a refusal, which only an operator can lift.
 const REFUSED: Backoff = Backoff::doubling(Duration::from_secs(5), Duration::from_secs(60));
-/// The longest that a manager may take to take a stream, and then to say its first word.
+/// The longest that a manager may take to take a stream and to say its first word.
 const FIRST_WORD: Duration = Duration::from_secs(5);
+/// After so long without a first word another manager is dialled beside the silent one. Well below any lease: a manager
+/// that starts or is frozen takes the connection and says nothing, and waiting for it would cost the node its tasks.
+const BESIDE: Duration = Duration::from_millis(500);
+/// Managers that are dialled at once.
+const MOST_AT_ONCE: usize = 3;
 /// Redirects in a row that are followed at once; managers that disagree must not make an agent spin.
 const MOST_REDIRECTS: u32 = 3;
 /// Reasons of failed attempts that are remembered, so that each is logged once.
@@ -123,9 +130,9 @@ impl Session {
         let mut refused = REFUSED.delays(self.core.fork("refused"));
         let (mut redirects, mut known) = (0, BTreeSet::new());
         loop {
-            let address = self.next_target();
+            let (address, opened) = self.reach(&mut known).await;
             let mut welcomed = None;
-            let end = self.attend(&address, &mut welcomed).await;
+            let end = self.attend(&address, opened, &mut welcomed).await;
             self.core.reporter.rewind();
             if welcomed.is_some() {
                 known.clear();
@@ -178,9 +185,38 @@ impl Session {
         }
     }
 
+    /// Dials managers until one has said its first word, or none that was dialled is left to say one.
+    async fn reach(&self, known: &mut BTreeSet<String>) -> (String, Result<Opened, End>) {
+        let (mut tries, mut dialled) = (FuturesUnordered::new(), BTreeSet::new());
+        loop {
+            let address = self.next_target();
+            if dialled.insert(address.clone()) {
+                tries.push(async {
+                    let opened = self.open(&address).await;
+                    (address, opened)
+                });
+            }
+            loop {
+                let next = tokio::select! {
+                    biased;
+                    next = tries.next() => next,
+                    () = self.core.clock.sleep(BESIDE), if tries.len() < MOST_AT_ONCE => break,
+                };
+                match next {
+                    Some((address, Err(end))) if !tries.is_empty() => {
+                        self.note(&address, &end, known);
+                        dialled.remove(&address);
+                    }
+                    Some(ended) => return ended,
+                    None => break,
+                }
+            }
+        }
+    }
+
     /// One session, or the attempt at one.
-    async fn attend(&self, address: &str, welcomed: &mut Option<Mono>) -> End {
-        match self.open(address).await {
+    async fn attend(&self, address: &str, opened: Result<Opened, End>, welcomed: &mut Option<Mono>) -> End {
+        match opened {
             Ok((link, first)) => match self.welcome(address, first).await {
                 Ok(welcome) => {
                     *welcomed = Some(self.core.clock.monotonic());
@@ -192,7 +228,7 @@ impl Session {
         }
     }
 
-    async fn open(&self, address: &str) -> Result<(Link, session_response::Body), End> {
+    async fn open(&self, address: &str) -> Result<Opened, End> {
         let broken = |what: &str, error: &dyn std::fmt::Display| End::Broken(format!("{what}: {error}"));
         let endpoint = self.config.security.endpoint(Profile::Agent, address);
         let endpoint = endpoint.map_err(|error| broken("cannot dial", &error))?;
@@ -200,12 +236,14 @@ impl Session {
             endpoint.connect().await.map_err(|error| broken("cannot connect", &innermost(&error)))?;
         let client = AgentServiceClient::new(channel).max_decoding_message_size(MOST_BYTES);
         let hello = session_request::Body::Hello(self.hello());
-        let open = Link::open(client, hello);
+        let open = async {
+            let link = Link::open(client, hello).await;
+            let mut link = link.map_err(|status| End::Broken(status.message().to_owned()))?;
+            let first = link.next().await?;
+            Ok((link, first))
+        };
         let late = |_| End::Broken("it does not answer".to_owned());
-        let link = tokio::time::timeout(FIRST_WORD, open).await.map_err(late)?;
-        let mut link = link.map_err(|status| End::Broken(status.message().to_owned()))?;
-        let first = tokio::time::timeout(FIRST_WORD, link.next()).await.map_err(late)?;
-        first.map(|first| (link, first))
+        tokio::time::timeout(FIRST_WORD, open).await.map_err(late)?
     }
 
     fn hello(&self) -> Hello {
@@ -289,6 +327,9 @@ impl Session {
         });
     }
 }
+
+/// A stream, and the manager's first word on it.
+type Opened = (Link, session_response::Body);
 
 /// A leader's welcome, checked.
 #[derive(Debug, Clone, PartialEq, Eq)]

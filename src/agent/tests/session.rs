@@ -5,6 +5,7 @@
 mod support;
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use quorate_agent::config::{RuntimeConfig, Storage};
@@ -16,6 +17,7 @@ use quorate_pki::Security;
 use quorate_wire::agent::{Fence, session_request};
 use support::manager::{Manager, desired, fake_task};
 use support::{CLUSTER, group, name, soon, unit, until};
+use tokio::net::TcpListener;
 
 fn config(storage: Storage, store: &FakeStore, managers: &[&str]) -> AgentConfig {
     AgentConfig {
@@ -196,6 +198,29 @@ async fn managers_that_send_it_in_circles_do_not_make_it_spin() {
     assert!(unmoved.is_err(), "followed at once");
     clock.advance(std::time::Duration::from_millis(100));
     a.accept().await;
+}
+
+#[tokio::test]
+async fn a_manager_that_says_nothing_does_not_keep_it_from_the_others() {
+    let (manager, silent) = (Manager::start().await, TcpListener::bind("127.0.0.1:0").await.unwrap());
+    let (_agent, _) = in_memory(&manager).await;
+    manager.accept().await.redirect(&silent.local_addr().unwrap().to_string(), &[]).await;
+    let (dialled, _) = soon("a connection", silent.accept()).await.unwrap();
+    let mut conn = manager.accept().await;
+    // It came while it still waited for the silent one, not because it had given that up.
+    let mut bytes = [0; 4_096];
+    let said = loop {
+        match dialled.try_read(&mut bytes) {
+            Ok(0) => break "given up",
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break "open",
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert_eq!(said, "open");
+    conn.welcome(&[]).await;
+    conn.complete(Vec::new()).await;
+    conn.applied(1).await;
 }
 
 #[tokio::test]

@@ -36,8 +36,9 @@ pub struct State {
     pub(crate) jobs: OrdMap<JobId, Arc<Job>>,
     pub(crate) job_names: OrdMap<(Name, Name), JobId>,
     pub(crate) tasks: OrdMap<TaskId, Arc<Task>>,
-    pub(crate) tasks_of_job: OrdSet<(JobId, Slot, TaskId)>,
-    pub(crate) tasks_on_node: OrdSet<(NodeId, TaskId)>,
+    /// Holds the tasks themselves: a reconciler walks through all of them at every pass.
+    pub(crate) tasks_of_job: OrdMap<(JobId, Slot, TaskId), Arc<Task>>,
+    pub(crate) tasks_on_node: OrdMap<(NodeId, TaskId), Arc<Task>>,
     pub(crate) unplaced: OrdSet<TaskId>,
     pub(crate) nodes: OrdMap<NodeId, Arc<Node>>,
     pub(crate) node_names: OrdMap<Name, NodeId>,
@@ -143,19 +144,19 @@ impl State {
     /// The tasks of a job, by slot and number.
     pub fn tasks_of(&self, job: JobId) -> impl Iterator<Item = &Arc<Task>> + '_ {
         let range = (job, Slot(0), TaskId(0))..=(job, Slot(u32::MAX), TaskId(u64::MAX));
-        self.tasks_of_job.range(range).filter_map(|(_, _, id)| self.tasks.get(id))
+        self.tasks_of_job.range(range).map(|(_, task)| task)
     }
 
     /// The tasks of one slot, oldest first.
     pub fn tasks_of_slot(&self, job: JobId, slot: Slot) -> impl DoubleEndedIterator<Item = &Arc<Task>> + '_ {
         let range = (job, slot, TaskId(0))..=(job, slot, TaskId(u64::MAX));
-        self.tasks_of_job.range(range).filter_map(|(_, _, id)| self.tasks.get(id))
+        self.tasks_of_job.range(range).map(|(_, task)| task)
     }
 
     /// The tasks that were ever placed on a node and are not removed, by number.
     pub fn tasks_on(&self, node: NodeId) -> impl Iterator<Item = &Arc<Task>> + '_ {
         let range = (node, TaskId(0))..=(node, TaskId(u64::MAX));
-        self.tasks_on_node.range(range).filter_map(|(_, id)| self.tasks.get(id))
+        self.tasks_on_node.range(range).map(|(_, task)| task)
     }
 
     /// The tasks that wait for a node, by number.
@@ -260,9 +261,9 @@ impl State {
             self.unplaced.remove(&task.id);
         }
         if let Some(node) = task.node {
-            self.tasks_on_node.insert((node, task.id));
+            self.tasks_on_node.insert((node, task.id), task.clone());
         }
-        self.tasks_of_job.insert((task.job, task.slot, task.id));
+        self.tasks_of_job.insert((task.job, task.slot, task.id), task.clone());
         self.tasks.insert(task.id, task.clone());
         task
     }

@@ -63,6 +63,10 @@ pub struct Manager {
     pub changed: Revision,
 }
 
+/// An agent notices a frozen manager within 2.5 s (the ping of its connection) and has to reach
+/// the next one before its lease runs out: with less a change of the leader would move tasks.
+const MIN_LEASE: Duration = Duration::from_secs(3);
+
 /// Settings of the whole cluster, replicated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -97,8 +101,8 @@ impl Settings {
     /// All violations.
     pub fn validate(&self) -> Result<(), InvalidList> {
         let mut out = InvalidList::default();
-        if !(Duration::from_millis(500)..=Duration::from_secs(600)).contains(&self.node_lease) {
-            out.push("nodeLease", "must be 500ms to 10m");
+        if !(MIN_LEASE..=Duration::from_secs(600)).contains(&self.node_lease) {
+            out.push("nodeLease", "must be 3s to 10m");
         }
         if self.orphan_after < self.node_lease {
             out.push("orphanAfter", "must not be shorter than nodeLease");

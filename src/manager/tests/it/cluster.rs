@@ -160,7 +160,7 @@ fn config(name: &Name, dir: &Path) -> ManagerConfig {
         managers: BTreeMap::new(),
         consensus: RaftConfig::default(),
         security: Security::PlaintextLoopback,
-        settings: Settings { node_lease: Duration::from_secs(2), ..Settings::default() },
+        settings: Settings { node_lease: Duration::from_secs(3), ..Settings::default() },
         version: "test".to_owned(),
     }
 }

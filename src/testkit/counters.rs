@@ -35,6 +35,7 @@ sometimes! {
     EndedUnseen: "a container ended while its agent was down",
     DiskEmptied: "an agent came back with an emptied disk under the same name",
     NodeLost: "a node was marked down",
+    GivenUpWithNode: "tasks of a node that was lost for too long were counted as gone",
     NodeReturned: "a node that was down came back",
     ReturnedWithStopped: "a node came back with tasks that had been replaced, and stopped them",
     TaskFailed: "a task failed",

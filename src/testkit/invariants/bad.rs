@@ -89,8 +89,8 @@ impl Case {
     }
 
     pub(super) fn scene(&self, check: Option<fn(&Scene<'_>) -> Verdict>) -> Verdict {
-        let Self { lab, agents, journal, leader, .. } = self;
-        check.unwrap()(&Scene { state: &lab.state, agents, journal, leader: *leader })
+        let Self { lab, agents, journal, leader, now_ms } = self;
+        check.unwrap()(&Scene { state: &lab.state, agents, journal, leader: *leader, now_ms: *now_ms })
     }
 
     /// Applies a command, lets `bend` change what came of it, and checks the step.

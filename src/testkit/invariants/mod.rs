@@ -13,7 +13,9 @@ mod monotone_states;
 mod no_orphans;
 mod obedience;
 mod one_node_per_task;
+mod orphans;
 mod purged_jobs;
+mod quiet;
 mod slots;
 mod stated_reasons;
 mod time;
@@ -60,6 +62,8 @@ pub struct Scene<'a> {
     pub journal: &'a Journal,
     /// Term of the elected leader.
     pub leader: Option<Term>,
+    /// Simulated milliseconds.
+    pub now_ms: u64,
 }
 
 /// Something that must hold.
@@ -83,7 +87,7 @@ impl Invariant {
 }
 
 /// All of them.
-pub const ALL: [Invariant; 18] = [
+pub const ALL: [Invariant; 20] = [
     acknowledged_jobs::INVARIANT,
     capacity::INVARIANT,
     converged::INVARIANT,
@@ -97,7 +101,9 @@ pub const ALL: [Invariant; 18] = [
     no_orphans::INVARIANT,
     obedience::INVARIANT,
     one_node_per_task::INVARIANT,
+    orphans::INVARIANT,
     purged_jobs::INVARIANT,
+    quiet::INVARIANT,
     slots::INVARIANT,
     stated_reasons::INVARIANT,
     time::INVARIANT,

@@ -1,8 +1,8 @@
 //! Leaders: elections, leases, passes of the reconcilers. None of them remembers anything of an older one.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
-use quorate_model::{Name, NodeId, NodeStatus, Term};
+use quorate_model::{Name, NodeId, NodeStatus, Settings, Term};
 use quorate_orchestrator::{Tick, registry};
 use quorate_state::{Command, State};
 
@@ -15,6 +15,8 @@ use crate::counters::Sometimes;
 
 /// How often a leader looks at its leases, in milliseconds.
 const LEASE_CHECK_MS: u64 = 250;
+/// How soon some worlds give up the tasks of a lost node.
+const ORPHAN_AFTER: Duration = Duration::from_secs(10);
 
 /// A manager that leads, or still believes so.
 pub struct Leader {
@@ -80,15 +82,28 @@ impl World {
         self.term = Term(self.term.0 + self.rng.between(1, 2));
         let term = self.term;
         self.torn = false;
+        self.journal.calm_since = Some(self.now);
+        if self.entries == 0 {
+            self.choose_settings(term);
+        }
         self.leaders.push(Leader::new(term, self.now));
         self.ask_pass(term, 1);
         self.at(LEASE_CHECK_MS, Event::Lease { term });
+    }
+
+    /// In some worlds lost nodes are given up within a run.
+    fn choose_settings(&mut self, term: Term) {
+        if self.rng.chance(0.5) {
+            let settings = Settings { orphan_after: ORPHAN_AFTER, ..Settings::default() };
+            self.propose(term, 1, Command::UpdateSettings { settings }, Answer::Controller);
+        }
     }
 
     /// The leader dies, or is cut off and goes on for a while without knowing.
     pub(super) fn lose_leader(&mut self, cut_off: bool) {
         let Some(term) = self.leader().map(|l| l.term) else { return };
         let view = self.state.clone();
+        self.journal.calm_since = None;
         let busy = self.leader_of(term).is_some_and(|l| l.busy > 0);
         self.counters.note_if(busy, Sometimes::LeaderChangedMidPlan);
         if cut_off {
@@ -120,6 +135,7 @@ impl World {
     /// The leader's controller restarts in its term and forgets what it has on the way.
     pub(super) fn forget_plan(&mut self) {
         let Some(term) = self.leader().map(|l| l.term) else { return };
+        self.journal.calm_since = Some(self.now);
         let busy = self.leader_of(term).map_or(0, |l| std::mem::take(&mut l.busy));
         self.counters.note_if(busy > 0, Sometimes::AmnesiaPlanned);
         self.ask_pass(term, 1);

@@ -25,7 +25,7 @@ impl Profile {
         Self {
             leader_dies: weight(6),
             leader_cut_off: weight(6),
-            controller_forgets: weight(3),
+            controller_forgets: weight(6),
             agent_dies: weight(6),
             link_breaks: weight(6),
             disk_emptied: weight(1),

@@ -17,6 +17,12 @@ pub struct Journal {
     pub last_down: BTreeMap<NodeId, u64>,
     /// When each node came back last, in milliseconds.
     pub came_back: BTreeMap<NodeId, u64>,
+    /// Since when each down node is down, in milliseconds.
+    pub down_since: BTreeMap<NodeId, u64>,
+    /// Since when one leader plans undisturbed, in milliseconds; `None` = nobody does.
+    pub calm_since: Option<u64>,
+    /// When a plan of a leader was applied last, in milliseconds.
+    pub last_plan: u64,
     /// When a user changed each job last, in milliseconds.
     pub last_edit: BTreeMap<JobId, u64>,
     /// Newest words that each agent obeyed, by its identity.
@@ -43,13 +49,18 @@ impl Journal {
         if let (Some(request), Ok(_), false) = (&envelope.request, &applied.outcome, applied.replayed) {
             *self.effects.entry(request.id.clone()).or_default() += 1;
         }
+        if envelope.fence.is_some() && is_plan(&envelope.command) {
+            self.last_plan = now;
+        }
         let by_user = envelope.request.is_some();
         for event in &applied.events {
             match &event.object {
                 Object::Node(node) if node.status == NodeStatus::Down => {
                     self.last_down.insert(node.id, u64::MAX);
+                    self.down_since.entry(node.id).or_insert(now);
                 }
                 Object::Node(node) => {
+                    self.down_since.remove(&node.id);
                     if let Some(down) = self.last_down.get_mut(&node.id)
                         && *down == u64::MAX
                     {
@@ -109,4 +120,12 @@ impl Journal {
             self.killed_in_error = Some(format!("{agent} killed {task}, which is wanted there"));
         }
     }
+}
+
+/// Whether a controller proposes such a command, and not the dispatcher.
+fn is_plan(command: &Command) -> bool {
+    !matches!(
+        command,
+        Command::ReportStatuses { .. } | Command::RegisterNode { .. } | Command::UpdateSettings { .. }
+    )
 }

@@ -250,7 +250,8 @@ impl World {
 
     fn scene(&self) -> Scene<'_> {
         let leader = self.leader().map(|l| l.term);
-        Scene { state: &self.state, agents: &self.agents, journal: &self.journal, leader }
+        let Self { state, agents, journal, now, .. } = self;
+        Scene { state, agents, journal, leader, now_ms: *now }
     }
 
     fn fail(&mut self, broken: Option<(&'static str, String)>) {

@@ -12,6 +12,11 @@ impl World {
         counters.note_if(applied.replayed, Sometimes::RetryReplayed);
         counters
             .note_if(matches!(applied.outcome, Err(Rejection::StaleFence { .. })), Sometimes::FenceRefused);
+        if let (Command::OrphanTasks { .. }, Ok(Receipt::Changed { changed, .. })) =
+            (&envelope.command, &applied.outcome)
+        {
+            counters.note_if(*changed > 0, Sometimes::GivenUpWithNode);
+        }
         if let Ok(Receipt::Changed { refused, .. }) = &applied.outcome
             && !refused.is_empty()
         {

@@ -2,7 +2,8 @@
 //!
 //! When the process of a leader ends, its connections break and its port is
 //! closed, at once. A follower whose replication stream breaks looks at the
-//! port; if it is closed, it asks the other voters to look too; if a majority
+//! port; if it is closed, or a process answers there that does not lead (any
+//! more), it asks the other voters to look too; if a majority
 //! agrees, the one with the longest log is told to take over, which it may do
 //! before the leader's lease has run out (as when a leader hands over).
 //!
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
+use openraft::ServerState;
 use openraft::raft::TransferLeaderRequest;
 use quorate_wire::raft as pb;
 use tokio::net::TcpStream;
@@ -29,14 +31,14 @@ use crate::peers::Lane;
 use crate::status::Metrics;
 use crate::types::{LogId, TypeConfig, Vote};
 
-/// A dying process may close its port a little later than its connections.
-const LOOK_FOR: Duration = Duration::from_millis(100);
+/// A follower that is asked knows that another has found the port closed.
+const LOOK_AGAIN_FOR: Duration = Duration::from_millis(200);
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Refusals in a row that count as closed.
 const REFUSALS: u32 = 2;
 /// How long the others may take for their own look.
-const ANSWER: Duration = Duration::from_millis(300);
+const ANSWER: Duration = Duration::from_millis(400);
 
 /// Waits for streams that break, and acts if their leader is gone.
 pub(crate) async fn watch(core: Arc<Core>, mut broken: mpsc::Receiver<u64>) -> Result<(), FatalError> {
@@ -58,28 +60,34 @@ pub(crate) async fn watch(core: Arc<Core>, mut broken: mpsc::Receiver<u64>) -> R
     Ok(())
 }
 
-/// Whether the port of member `id` is closed: refused twice in a row.
-async fn is_closed(metrics: &Metrics, id: u64) -> bool {
+/// Whether leader `id` turns out to be gone: its port is closed (refused twice
+/// in a row), or it says itself that it does not lead any more, because it was
+/// started anew or its core has failed. Looks for up to `limit`, but only until
+/// the leader is heard again.
+async fn is_gone(core: &Core, metrics: &Metrics, id: u64, limit: Duration) -> bool {
     let Some(peer) = metrics.membership_config.get_node(&id) else { return false };
-    let look = async {
-        let mut refusals = 0;
-        while refusals < REFUSALS {
-            match TcpStream::connect(&peer.addr).await {
-                Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => refusals += 1,
-                Err(_) | Ok(_) => refusals = 0,
-            }
-            if refusals < REFUSALS {
-                tokio::time::sleep(LOOK_EVERY).await;
-            }
+    let (begin, mut refusals) = (core.clock.monotonic(), 0);
+    loop {
+        match tokio::time::timeout(limit, TcpStream::connect(&peer.addr)).await {
+            Ok(Err(e)) if e.kind() == io::ErrorKind::ConnectionRefused => refusals += 1,
+            Ok(Ok(_)) if agrees(core, metrics, id).await.is_some() => return true,
+            Ok(_) | Err(_) => refusals = 0,
         }
-    };
-    tokio::time::timeout(LOOK_FOR, look).await.is_ok()
+        if refusals == REFUSALS {
+            return true;
+        }
+        let heard = core.leader_heard().is_some_and(|at| at > begin);
+        if heard || core.clock.monotonic().since(begin) >= limit {
+            return false;
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
 }
 
 /// Who should lead next: the voter with the longest log among those that see
 /// the leader gone, if they are a majority.
 async fn heir(core: &Core, metrics: &Metrics, leader: u64) -> Option<u64> {
-    if !is_closed(metrics, leader).await {
+    if !is_gone(core, metrics, leader, core.config.timers.election_max).await {
         return None;
     }
     let mine = (last_log(core).await?, core.id);
@@ -128,17 +136,19 @@ async fn promote(core: &Core, metrics: &Metrics, heir: u64) {
 }
 
 impl Core {
-    /// The answer to another follower that saw the leader of `vote` die.
+    /// The answer to a follower that asks whether the leader of `vote` is gone.
     pub(crate) async fn sees_gone(&self, vote: Vote) -> pb::LeaderGoneResponse {
         let metrics = self.metrics();
-        let leader = vote.leader_id.voted_for;
-        let follows = metrics.vote == vote && vote.committed && leader != self.id;
-        if !follows || !is_closed(&metrics, leader).await {
+        let (leader, same) = (vote.leader_id.voted_for, metrics.vote == vote && vote.committed);
+        let gone = if leader == self.id {
+            !same || metrics.state != ServerState::Leader
+        } else {
+            same && is_gone(self, &metrics, leader, LOOK_AGAIN_FOR).await
+        };
+        if !gone {
             return pb::LeaderGoneResponse::default();
         }
-        match last_log(self).await {
-            Some(last) => pb::LeaderGoneResponse { agreed: true, last: last.as_ref().map(put_log_id) },
-            None => pb::LeaderGoneResponse::default(),
-        }
+        let last = last_log(self).await.flatten();
+        pb::LeaderGoneResponse { agreed: true, last: last.as_ref().map(put_log_id) }
     }
 }

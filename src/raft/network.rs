@@ -266,7 +266,8 @@ mod tests {
     async fn a_stream_to_a_dead_peer_waits_out_the_back_off_before_it_fails() {
         let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let opened =
-            Storage::open_memory(&MemoryDisk::new(), "m1", LogOptions::default(), &mut Rng::seeded(1)).unwrap();
+            Storage::open_memory(&MemoryDisk::new(), "m1", LogOptions::default(), &mut Rng::seeded(1))
+                .unwrap();
         let peers = Arc::new(Peers::new(Security::PlaintextLoopback, opened.storage.header.clone()));
         let mut network = Network { peers, me: 1, stall: Duration::from_secs(5) };
         let peer = Peer { name: "m2".to_owned(), addr: closed.to_string(), ..Peer::default() };

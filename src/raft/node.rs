@@ -5,9 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use openraft::ChangeMembers;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::{ClientWriteError, Fatal, RaftError};
+use openraft::{ChangeMembers, ServerState};
 use quorate_base::{ClusterId, Rng, TaskGroup, TaskKind};
 use quorate_model::{RaftId, Revision};
 use quorate_pki::Security;
@@ -35,8 +35,9 @@ use crate::types::{Commands, Peer, Raft};
 const READ_QUEUE: usize = 4096;
 /// Broken streams that may wait to be looked at.
 const BROKEN_QUEUE: usize = 8;
-/// How long a planned hand-over of leadership may take.
-const HAND_OVER: Duration = Duration::from_secs(1);
+/// A planned hand-over of leadership is tried so often, for so long each time.
+const HAND_OVER_TRIES: u32 = 6;
+const HAND_OVER_TRY: Duration = Duration::from_millis(150);
 
 /// The gRPC service of a node, for the Raft listener.
 pub type RaftServer = RaftServiceServer<Service>;
@@ -283,7 +284,9 @@ impl Node {
         let mut fatal = self.core.fatal.subscribe();
         loop {
             if let Some(e) = fatal.borrow_and_update().clone() {
-                return e;
+                // Consensus ends when its store fails, and says so in its own words.
+                let cause = self.storage.log.failed().now_or_never();
+                return cause.map_or(e, FatalError::Storage);
             }
             // The sender lives in `core`, which we hold: this can't end early.
             let _ = fatal.changed().await;
@@ -307,20 +310,34 @@ impl Node {
         self.core.raft.trigger().snapshot().await.map_err(|e| FatalError::Core(e.to_string()))
     }
 
-    /// Hands leadership to the voter that has most of the log, if this node
-    /// leads and there is one; true once it does not lead any more.
+    /// Hands leadership to the voter that has most of the log among those that
+    /// answer, if this node leads and there is one; true once it does not lead
+    /// any more.
     pub async fn hand_over(&self) -> bool {
         let mut leadership = self.leadership();
-        let metrics = self.core.metrics();
-        let voters: Vec<u64> =
-            metrics.membership_config.voter_ids().filter(|id| *id != self.core.id).collect();
-        let matched = metrics.replication.unwrap_or_default();
-        let best = voters.into_iter().max_by_key(|id| matched.get(id).and_then(|m| m.map(|m| m.index)));
-        let (true, Some(best)) = (leadership.borrow().me, best) else { return !leadership.borrow().me };
-        if self.core.raft.trigger().transfer_leader(best).await.is_err() {
-            return false;
+        for _ in 0..HAND_OVER_TRIES {
+            if !leadership.borrow().me {
+                return true;
+            }
+            let Some(heir) = self.readiest_voter() else { return false };
+            // A message that is lost, or comes before the heir is ready, is repeated.
+            if self.core.raft.trigger().transfer_leader(heir).await.is_err() {
+                return false;
+            }
+            let handed = leadership.wait_for(|l| !l.me);
+            if tokio::time::timeout(HAND_OVER_TRY, handed).await.is_ok_and(|l| l.is_ok()) {
+                return true;
+            }
         }
-        tokio::time::timeout(HAND_OVER, leadership.wait_for(|l| !l.me)).await.is_ok_and(|l| l.is_ok())
+        false
+    }
+
+    /// The other voter that has most of the log and answered of late.
+    fn readiest_voter(&self) -> Option<u64> {
+        let status = self.status();
+        let recent = |age: Option<Duration>| age.is_some_and(|age| age < self.core.silence());
+        let others = status.members.iter().filter(|m| m.voter && m.id != status.id && recent(m.last_answer));
+        others.max_by_key(|m| m.matched).map(|m| m.id.0)
     }
 
     /// Hands leadership over if possible, stops, and closes the store.
@@ -337,9 +354,13 @@ impl Node {
 async fn watch_leadership(core: &Core) -> Result<(), FatalError> {
     // These change only with what matters here, and end with the core.
     let mut changes = core.raft.server_metrics();
+    let mut answers = core.raft.metrics();
     loop {
         changes.borrow_and_update();
-        let (leadership, left) = core.judge_leadership(&core.metrics());
+        let metrics = answers.borrow_and_update().clone();
+        let (leadership, left) = core.judge_leadership(&metrics);
+        // A leader that lost its quorum may find it again in the same term.
+        let lost = metrics.state == ServerState::Leader && !leadership.me;
         core.leadership.send_if_modified(|l| {
             let changed = *l != leadership;
             *l = leadership;
@@ -353,6 +374,7 @@ async fn watch_leadership(core: &Core) -> Result<(), FatalError> {
         };
         tokio::select! {
             changed = changes.changed() => if changed.is_err() { break },
+            answered = answers.changed(), if lost => if answered.is_err() { break },
             () = core.heard_again.notified() => {}
             () = silent => {}
         }

@@ -185,3 +185,19 @@ async fn the_death_of_a_follower_costs_no_term() {
     cluster.converged(revision).await;
     assert_eq!(cluster.node(leader).leadership().borrow().term, term);
 }
+
+#[tokio::test]
+async fn a_leader_without_a_quorum_does_not_call_itself_leader_until_it_has_one_again() {
+    let mut cluster = Cluster::three(12).await;
+    cluster.write_all(0..5).await;
+    let leader = cluster.leader().await;
+    let others: Vec<_> = cluster.running().into_iter().filter(|n| *n != leader).collect();
+    others.iter().for_each(|n| cluster.power_cut(*n));
+    let mut leadership = cluster.node(leader).leadership();
+    leadership.wait_for(|l| !l.me && l.leader.is_none()).await.unwrap();
+    for n in others {
+        cluster.start(n).await;
+    }
+    let revision = cluster.write(5).await;
+    assert_eq!(written(&cluster.converged(revision).await), (0..6).collect());
+}

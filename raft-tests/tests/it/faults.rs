@@ -41,7 +41,7 @@ fn quick() -> RaftConfig {
 
 #[tokio::test]
 async fn acknowledged_writes_survive_power_cuts_of_the_leader() {
-    for seed in 0..4 {
+    for seed in 0..10 {
         let mut cluster = Cluster::started(Cluster::new(3, true, seed, quick())).await;
         let acknowledged = Acknowledged::default();
         for round in 0..4 {

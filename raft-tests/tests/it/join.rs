@@ -1,7 +1,11 @@
 use quorate_model::RaftId;
-use quorate_raft::{FatalError, RaftConfig};
+use quorate_pki::{Profile, Security};
+use quorate_raft::{FatalError, Identity, RaftConfig};
+use quorate_wire::raft as pb;
+use quorate_wire::raft::raft_service_client::RaftServiceClient;
+use tonic::Code;
 
-use crate::cluster::{Cluster, config, eventually, put, written};
+use crate::cluster::{Cluster, Disk, config, eventually, put, written};
 
 #[tokio::test]
 async fn a_member_with_an_emptied_disk_takes_the_place_of_its_old_self() {
@@ -13,15 +17,8 @@ async fn a_member_with_an_emptied_disk_takes_the_place_of_its_old_self() {
     cluster.kill(emptied);
     cluster.memory(emptied).wipe();
     cluster.start(emptied).await;
-    let new = cluster.node(emptied).identity();
+    let new = is_voter_again(&cluster, emptied).await;
     assert_ne!(new.id, old.id);
-    let status = eventually("it votes in the place of its old self", || {
-        let status = cluster.node(emptied).status();
-        let voters: Vec<RaftId> = status.members.iter().filter(|m| m.voter).map(|m| m.id).collect();
-        (voters.contains(&new.id) && !status.changing && status.members.len() == 3).then_some(status)
-    })
-    .await;
-    assert!(status.members.iter().all(|m| m.voter && m.id != old.id), "{status:?}");
     let revision = cluster.write(200).await;
     assert_eq!(written(&cluster.converged(revision).await), (0..201).collect());
     let identity = eventually("it knows its cluster", || {
@@ -29,6 +26,78 @@ async fn a_member_with_an_emptied_disk_takes_the_place_of_its_old_self() {
     })
     .await;
     assert_eq!(identity.cluster, old.cluster);
+}
+
+/// Waits until member `n` is one of three voters, and nobody else of its name is.
+async fn is_voter_again(cluster: &Cluster, n: usize) -> Identity {
+    eventually("it votes in the place of its old self", || {
+        let (me, status) = (cluster.node(n).identity(), cluster.node(n).status());
+        let voters: Vec<RaftId> = status.members.iter().filter(|m| m.voter).map(|m| m.id).collect();
+        (voters.contains(&me.id) && voters.len() == 3 && status.members.len() == 3 && !status.changing)
+            .then_some(me)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_member_whose_store_is_damaged_rejoins_its_cluster_under_a_new_id() {
+    let mut cluster = Cluster::started(Cluster::new(3, false, 8, config())).await;
+    cluster.write_all(0..50).await;
+    let victim = cluster.follower().await;
+    let old = cluster.node(victim).identity();
+    cluster.stop(victim).await;
+    let Disk::Sled(dir) = &cluster.members[victim].disk else { panic!("not on sled") };
+    let db = std::fs::OpenOptions::new().write(true).open(dir.path().join("log/db")).unwrap();
+    db.set_len(db.metadata().unwrap().len() / 100).unwrap();
+    cluster.damaged.insert(victim);
+    cluster.start(victim).await;
+    let new = is_voter_again(&cluster, victim).await;
+    assert_ne!(new.id, old.id);
+    assert_eq!(new.cluster, old.cluster);
+    let revision = cluster.write(50).await;
+    assert_eq!(written(&cluster.converged(revision).await), (0..51).collect());
+}
+
+#[tokio::test]
+async fn calls_for_others_change_nothing() {
+    let cluster = Cluster::three(9).await;
+    cluster.write_all(0..3).await;
+    let target = cluster.follower().await;
+    let (id, addr) = (cluster.node(target).identity().id.0, cluster.members[target].addr);
+    let cluster_id = cluster.node(target).identity().cluster.unwrap().to_string();
+    let term = cluster.node(target).leadership().borrow().term;
+    let usurper = || pb::VoteRequest {
+        vote: Some(pb::Vote { term: 1000, node: 7, committed: false }),
+        last: Some(pb::LogId { term: 1000, index: 1000 }),
+        transfer: true,
+    };
+    let endpoint = Security::PlaintextLoopback.endpoint(Profile::Peer, &addr.to_string()).unwrap();
+    let mut client = RaftServiceClient::new(endpoint.connect_lazy());
+    let other = quorate_base::ClusterId::from_u128(1).to_string();
+    let right = format!("{id:016x}");
+    for (metadata, code) in [
+        (vec![], Code::InvalidArgument),
+        (
+            vec![("quorate-cluster", other.as_str()), ("quorate-from", "7"), ("quorate-to", &right)],
+            Code::FailedPrecondition,
+        ),
+        (
+            vec![("quorate-cluster", cluster_id.as_str()), ("quorate-from", "7"), ("quorate-to", "8")],
+            Code::FailedPrecondition,
+        ),
+        (
+            vec![("quorate-cluster", cluster_id.as_str()), ("quorate-from", "x"), ("quorate-to", &right)],
+            Code::InvalidArgument,
+        ),
+    ] {
+        let mut request = tonic::Request::new(usurper());
+        for (name, value) in metadata {
+            request.metadata_mut().insert(name, value.parse().unwrap());
+        }
+        assert_eq!(client.vote(request).await.unwrap_err().code(), code);
+    }
+    cluster.write(3).await;
+    assert_eq!(cluster.node(target).leadership().borrow().term, term);
 }
 
 #[tokio::test]
@@ -44,8 +113,7 @@ async fn a_manager_of_another_cluster_is_refused() {
     eventually("the other cluster is formed", || (other.node(2).identity().epoch == 1).then_some(())).await;
     other.kill(2);
     other.memory(2).power_cut(1);
-    let stray =
-        std::mem::replace(&mut cluster.members[2].disk, crate::cluster::Disk::Memory(other.memory(2)));
+    let stray = std::mem::replace(&mut cluster.members[2].disk, Disk::Memory(other.memory(2)));
     cluster.start(2).await;
     // It leads its own cluster on the address of a member of ours, and neither touches the other.
     eventually("the stray leads its own cluster", || cluster.node(2).leadership().borrow().me.then_some(()))

@@ -1,7 +1,8 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use quorate_model::{NodeFacts, Revision};
-use quorate_raft::{ProposeError, RaftConfig, Update};
+use quorate_raft::{ProposeError, RaftConfig, Timers, Update};
 use quorate_state::{Command, Envelope};
 
 use crate::cluster::{Cluster, config, eventually, put, written};
@@ -65,7 +66,10 @@ async fn a_member_that_was_away_for_long_gets_an_image() {
 
 #[tokio::test]
 async fn a_large_image_arrives_while_heartbeats_go_on() {
-    let mut cluster = Cluster::started(Cluster::new(3, true, 3, often())).await;
+    // Longer than the worst moment of a busy machine.
+    let (heartbeat, election_min) = (Duration::from_millis(200), Duration::from_secs(2));
+    let timers = Timers { heartbeat, election_min, election_max: Duration::from_secs(3) };
+    let mut cluster = Cluster::started(Cluster::new(3, true, 3, RaftConfig { timers, ..often() })).await;
     let away = cluster.follower().await;
     cluster.power_cut(away);
     for id in 0..60 {

@@ -110,7 +110,6 @@ fn gauge(core: &Core) {
     }
     let log = core.node.log_stats();
     metrics::store_size("log", log.disk_bytes);
-    metrics::store_fsync_duration("log", log.last_flush);
     let view = core.node.view();
     let last = status.last_log.map_or(0, |r| r.0);
     for member in status.members.iter().filter(|_| now.me) {
@@ -118,7 +117,7 @@ fn gauge(core: &Core) {
         metrics::raft_replication_lag(&member.name, last.saturating_sub(matched));
     }
     for state in TaskState::ALL {
-        metrics::tasks(state.as_str(), view.tasks().filter(|t| t.status.state == state).count());
+        metrics::tasks(state.as_str(), view.tasks().filter(|t| t.status.counted_state() == state).count());
     }
     for status in [NodeStatus::Ready, NodeStatus::Down] {
         metrics::nodes(status.as_str(), view.nodes().filter(|n| n.status == status).count());

@@ -1,6 +1,6 @@
 //! Puts a manager together: bind first, build, spawn last.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use quorate_base::{
     Rng,
@@ -8,9 +8,9 @@ use quorate_base::{
     time::Clock,
 };
 use quorate_pki::{ListenError, Listener, Profile};
-use quorate_raft::{Node, Setup, StartError as ConsensusError, Told};
+use quorate_raft::{FatalError, Node, Setup, StartError as ConsensusError, Told};
 use quorate_storage::{LogOptions, OpenError, Opened, Storage};
-use quorate_telemetry::recorder;
+use quorate_telemetry::{metrics, recorder};
 use quorate_wire::{
     agent::agent_service_server::AgentServiceServer,
     api::{
@@ -41,6 +41,9 @@ const MAX_AGENT_MESSAGE: usize = 16 << 20;
 /// How long an orderly stop may take.
 const STOP_DEADLINE: Duration = Duration::from_secs(5);
 
+/// How long the cause of a task's failure may take to be known.
+const CAUSE_DEADLINE: Duration = Duration::from_millis(500);
+
 /// Why a manager does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -50,6 +53,16 @@ pub enum StartError {
     /// Its data directory cannot be used.
     #[error(transparent)]
     Store(#[from] OpenError),
+    /// The cluster's only manager has lost its data.
+    #[error(
+        "the data of this cluster's only manager is damaged, and no other manager has a copy: what was found is kept in \
+         {}; restore the data directory {} from a copy, or empty it to begin a new cluster",
+        .path.join("quarantine").display(), .path.display()
+    )]
+    OnlyCopyLost {
+        /// Its data directory.
+        path: PathBuf,
+    },
     /// Consensus does not start.
     #[error(transparent)]
     Consensus(#[from] ConsensusError),
@@ -67,6 +80,7 @@ pub struct Manager {
     group: TaskGroup,
     consensus: TaskGroup,
     addresses: Addresses,
+    data_dir: PathBuf,
 }
 
 /// Where it really listens.
@@ -166,7 +180,7 @@ impl Manager {
         Duties::start(core.clone(), dispatcher, config.settings.clone(), leading, &group);
         info!(manager = %core.name, api = %addresses.api, agents = %addresses.agents, raft = %addresses.raft,
               admin = %addresses.admin, "manager started");
-        Ok(Self { core, group, consensus, addresses })
+        Ok(Self { core, group, consensus, addresses, data_dir: config.data_dir })
     }
 
     /// Where it listens.
@@ -183,10 +197,29 @@ impl Manager {
 
     /// Waits until the manager cannot go on: its store failed or a vital task ended. The process must exit then.
     pub async fn failed(&self) -> String {
-        tokio::select! {
-            fatal = self.core.node.fatal() => fatal.to_string(),
-            failure = self.group.failed() => failure.to_string(),
-            failure = self.consensus.failed() => failure.to_string(),
+        let node = &self.core.node;
+        let task = tokio::select! {
+            biased;
+            fatal = node.fatal() => return self.last_words(&fatal),
+            failure = self.consensus.failed() => failure,
+            failure = self.group.failed() => failure,
+        };
+        // A task of consensus ends because of something: that is what to tell, if it is known at once.
+        match tokio::time::timeout(CAUSE_DEADLINE, node.fatal()).await {
+            Ok(fatal) => self.last_words(&fatal),
+            Err(_) => task.to_string(),
+        }
+    }
+
+    /// Why the manager stops, and what to do where that is known.
+    fn last_words(&self, fatal: &FatalError) -> String {
+        match fatal {
+            FatalError::Storage(error) if error.is_disk_full() => format!(
+                "the file system of {} is full: free some space and start this manager again; nothing that it \
+                 acknowledged is lost ({error})",
+                self.data_dir.display()
+            ),
+            other => other.to_string(),
         }
     }
 
@@ -206,12 +239,19 @@ impl Manager {
 /// Opens the data directory off the async workers and tells what it found.
 async fn open_store(config: &ManagerConfig, mut rng: Rng) -> Result<Opened, StartError> {
     let (path, name) = (config.data_dir.clone(), config.name.to_string());
-    let opened =
-        tokio::task::spawn_blocking(move || Storage::open(&path, &name, LogOptions::default(), &mut rng));
+    let options =
+        LogOptions { on_flush: |took| metrics::store_fsync_duration("log", took), ..LogOptions::default() };
+    let opened = tokio::task::spawn_blocking(move || Storage::open(&path, &name, options, &mut rng));
     let opened = opened.await.map_err(|e| ConsensusError::Core { reason: e.to_string() })??;
     if let Some(quarantined) = &opened.quarantined {
         warn!(moved_to = %quarantined.path.display(), reason = quarantined.reason,
               "the store was damaged and moved aside; this manager joins anew under another Raft id");
+    }
+    let header = opened.storage.header.get();
+    let formed = header.cluster.is_some() && header.epoch > 0;
+    let empty = opened.recovered.end == 0 && opened.storage.images.newest().is_none();
+    if config.managers.len() == 1 && formed && empty {
+        return Err(StartError::OnlyCopyLost { path: config.data_dir.clone() });
     }
     for image in &opened.damaged_images {
         warn!(?image, "a damaged image was skipped");

@@ -50,6 +50,8 @@ pub struct LogOptions {
     pub group_bytes: usize,
     /// Records removed per step of a purge. Default 32.
     pub purge_step: usize,
+    /// Told how long each flush took, on the writer's thread: for metrics. Default: nobody.
+    pub on_flush: fn(Duration),
 }
 
 impl Default for LogOptions {
@@ -61,6 +63,7 @@ impl Default for LogOptions {
             group_entries: 8192,
             group_bytes: 8 << 20,
             purge_step: 32,
+            on_flush: |_| {},
         }
     }
 }

@@ -245,6 +245,7 @@ impl Writer {
         self.medium.sync().map_err(named("flushing the log"))?;
         *lock(&stats.flushing_since) = None;
         let took = self.clock.monotonic().since(now);
+        (self.options.on_flush)(took);
         stats.groups.fetch_add(1, Ordering::Relaxed);
         stats.entries.fetch_add(group.count as u64, Ordering::Relaxed);
         stats.bytes.fetch_add(group.bytes as u64, Ordering::Relaxed);

@@ -181,8 +181,10 @@ fn parse_filter(filter: &str) -> Result<EnvFilter, LogError> {
     }
     let parts: Vec<&str> = filter.split(',').map(str::trim).collect();
     // The parser takes a misspelt level for a target and then logs nothing else.
-    for part in parts.iter().filter(|part| !part.contains(['=', '['])) {
-        if part.parse::<LevelFilter>().is_err() {
+    for part in parts.iter().filter(|part| !part.contains('[')) {
+        // Of `target=` it makes "everything of that target", and nothing else is logged.
+        let level = part.split_once('=').map_or(*part, |(_, level)| level);
+        if level.is_empty() || level.parse::<LevelFilter>().is_err() {
             return Err(refuse(format!("{part:?} is no level")));
         }
     }
@@ -225,7 +227,8 @@ mod tests {
             ("", "it is empty"),
             ("inof", "\"inof\" is no level"),
             ("info,quorate_raft", "\"quorate_raft\" is no level"),
-            ("quorate_raft=loud", "error parsing level filter"),
+            ("quorate_raft=loud", "\"quorate_raft=loud\" is no level"),
+            ("quorate_raft=", "\"quorate_raft=\" is no level"),
         ];
         for (bad, reason) in table {
             let message = parse_filter(bad).unwrap_err().to_string();

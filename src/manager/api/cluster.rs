@@ -1,6 +1,6 @@
 //! `ClusterService`: works without a leader.
 
-use quorate_model::{NodeStatus, Revision, TaskState};
+use quorate_model::{NodeStatus, Revision};
 use quorate_raft::{RaftStatus, Role};
 use quorate_state::State;
 use quorate_wire::{
@@ -84,7 +84,7 @@ impl ClusterService for ClusterApi {
         let status = self.core.node.status();
         let managers = self.managers(&view, &status);
         let voters = managers.iter().filter(|m| m.role() == pb::ManagerRole::Voter).count();
-        let running = view.tasks().filter(|t| t.status.state == TaskState::Running).count();
+        let running = view.tasks().filter(|t| t.is_up()).count();
         let ready = view.nodes().filter(|n| n.status == NodeStatus::Ready).count();
         Ok(Response::new(pb::GetClusterStatusResponse {
             meta: Some(self.core.meta(&view)),

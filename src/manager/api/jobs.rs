@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use prost::Message;
-use quorate_model::{JobSpec, Name};
-use quorate_state::{Command, Receipt};
+use quorate_model::Name;
+use quorate_state::{Command, Envelope, Receipt};
 use quorate_wire::{
     api::{
         self as pb, Page, job_service_client::JobServiceClient, job_service_server::JobService, namespace,
@@ -63,10 +63,10 @@ impl JobApi {
         let expect = parse_etag(&request.etag)?;
         let spec = pb::accept_spec(request.spec)?;
         let (ns, job_name) = (spec.namespace.clone(), spec.name.clone());
-        if request.validate_only {
-            return self.checked(&spec);
-        }
         let command = Command::ApplyJob { spec: Arc::new(spec), expect };
+        if request.validate_only {
+            return self.checked(command, (&ns, &job_name));
+        }
         let (committed, job) = self.write(command, &request.request_id, bytes, (&ns, &job_name)).await?;
         let (created, unchanged) = match committed.receipt {
             Receipt::Job { created, unchanged, .. } => (created, unchanged),
@@ -76,19 +76,20 @@ impl JobApi {
         Ok(pb::ApplyJobResponse { meta, job: Some(job), created, unchanged, revision: committed.revision.0 })
     }
 
-    /// The answer to `validate_only`: nothing was written.
-    fn checked(&self, spec: &JobSpec) -> Result<pb::ApplyJobResponse, ApiError> {
-        let view = self.core.node.view();
-        let stored = view.job_named(&spec.namespace, &spec.name);
-        let unchanged = stored.and_then(|j| j.spec()).is_some_and(|s| **s == *spec);
-        let job = pb::Job {
-            namespace: spec.namespace.to_string(),
-            name: spec.name.to_string(),
-            spec: Some(spec.into()),
-            ..stored.map(|j| pb::job(&view, j)).unwrap_or_default()
+    /// The answer to `validate_only`: the command is applied to a copy of the state, and nothing is written.
+    fn checked(&self, command: Command, key: (&Name, &Name)) -> Result<pb::ApplyJobResponse, ApiError> {
+        let mut copy = self.core.node.view();
+        let at = copy.applied();
+        let now = self.core.clock.now();
+        let envelope = Envelope { proposed_at: now, fence: None, actor: principal(), request: None, command };
+        let meta = Some(self.core.meta(&copy));
+        let outcome = quorate_state::apply(&mut copy, at, &envelope).outcome?;
+        let (created, unchanged) = match outcome {
+            Receipt::Job { created, unchanged, .. } => (created, unchanged),
+            _ => (false, false),
         };
-        let meta = Some(self.core.meta(&view));
-        Ok(pb::ApplyJobResponse { meta, job: Some(job), created: stored.is_none(), unchanged, revision: 0 })
+        let job = copy.job_named(key.0, key.1).map(|job| pb::job(&copy, job));
+        Ok(pb::ApplyJobResponse { meta, job, created, unchanged, revision: 0 })
     }
 
     async fn scale(&self, request: pb::ScaleJobRequest) -> Result<pb::ScaleJobResponse, ApiError> {

@@ -22,7 +22,7 @@ pub(crate) enum AgentVerb {
 /// What is logged.
 #[derive(Debug, Args)]
 pub(crate) struct LogArgs {
-    /// Level, or target=level pairs: info,quorate_raft=debug [default: info,openraft=error]
+    /// Level, or target=level pairs: info,quorate_raft=debug [default: info,openraft=off]
     #[arg(long = "log-level", value_name = "FILTER")]
     pub(crate) level: Option<String>,
     /// text, json or auto [default: auto]

@@ -22,7 +22,7 @@ const LOG_KEYS: [&str; 2] = ["log.level", "log.format"];
 
 /// What is logged unless told. The consensus library reports each missed heartbeat of each dead peer, at a rate that
 /// fills disks; what matters of it our own crates say.
-const LOG_FILTER: &str = "info,openraft=error";
+const LOG_FILTER: &str = "info,openraft=off";
 
 /// Reads the log's settings.
 fn log(layers: &mut Layers, identity: Identity) -> LogConfig {

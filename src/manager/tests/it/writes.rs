@@ -118,6 +118,13 @@ async fn checking_alone_writes_nothing() {
     assert!(answer.created && answer.revision == 0);
     let list = jobs.list_jobs(pb::ListJobsRequest::default()).await.unwrap().into_inner();
     assert!(list.jobs.is_empty());
+
+    jobs.apply_job(apply(service("web", 1))).await.unwrap();
+    let mut batch = service("web", 1);
+    batch.kind = Some(Kind::Batch(pb::BatchSpec { completions: 1, parallelism: 1 }));
+    let refused =
+        jobs.apply_job(pb::ApplyJobRequest { validate_only: true, ..apply(batch) }).await.unwrap_err();
+    assert_eq!(reason(&refused), Reason::JobTypeChanged, "what would be refused is not called valid");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -274,7 +274,8 @@ impl Turn<'_> {
             self.record.status.state == TaskState::Running && self.record.status.instance == *instance;
         let began = since.unwrap_or(self.now);
         let anew = since.is_some() && self.record.status.running_since != since;
-        if !known || anew || started || self.record.retry_at.is_some() {
+        let idle = !self.record.status.is_up() || self.record.retry_at.is_some();
+        if !known || anew || started || idle {
             self.raise(TaskState::Running);
             self.record.retry_at = None;
             let status = &mut self.record.status;
@@ -305,6 +306,8 @@ impl Turn<'_> {
         match self.grant(exit.is_failure()) {
             Some((attempt, wait)) => {
                 self.record.status.restarts = self.record.status.restarts.saturating_add(1);
+                // The state cannot go back; that nothing runs is said by the beginning it lacks.
+                self.record.status.running_since = None;
                 let most = self.order.restart.attempts;
                 self.reason(&format!(
                     "{text}, restarting in {} ({attempt} of {most})",

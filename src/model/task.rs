@@ -139,7 +139,7 @@ pub struct TaskStatus {
     pub seq: u64,
     /// When the agent (or manager) saw it.
     pub at: Timestamp,
-    /// When it last began to run.
+    /// When it last began to run; gone while it waits for a restart in place.
     pub running_since: Option<Timestamp>,
     /// Exit code of the last end.
     pub exit_code: Option<i32>,
@@ -165,6 +165,19 @@ impl TaskStatus {
             instance: Arc::from(""),
             reason: Arc::from(""),
         }
+    }
+
+    /// Whether it runs at this moment. An observed state never goes back, so a task whose container ended and waits
+    /// for its restart in place stays [`TaskState::Running`], but without a beginning.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.state == TaskState::Running && self.running_since.is_some()
+    }
+
+    /// The state as it is counted for users: what waits for a restart in place is starting.
+    #[must_use]
+    pub fn counted_state(&self) -> TaskState {
+        if self.state == TaskState::Running && !self.is_up() { TaskState::Starting } else { self.state }
     }
 
     /// The same with the reason cut to its bound at a character border.
@@ -223,6 +236,12 @@ impl Task {
     #[must_use]
     pub fn is_unplaced(&self) -> bool {
         self.node.is_none() && !self.status.state.is_terminal() && self.desired <= TaskState::Running
+    }
+
+    /// Whether it runs at this moment: see [`TaskStatus::is_up`].
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.status.is_up()
     }
 
     /// Whether the leader wants it and it has not ended.

@@ -1,6 +1,6 @@
 //! The tasks of one slot, as the reconcilers look at them.
 
-use quorate_model::{Job, JobId, NodeStatus, Slot, Task, TaskState};
+use quorate_model::{Job, JobId, Slot, Task, TaskState};
 use quorate_state::State;
 
 /// All tasks of a job, by slot and number.
@@ -38,7 +38,7 @@ impl<'a> Seat<'a> {
     /// Whether something that is no longer wanted may still run where it can be heard: a successor
     /// must wait, or two would run at once.
     pub(crate) fn is_stopping(&self, view: &State) -> bool {
-        self.tasks.iter().any(|t| !t.is_live() && !t.status.state.is_terminal() && !is_lost(view, t))
+        view.is_stopping(self.tasks.iter().copied())
     }
 
     /// The task before the newest.
@@ -49,7 +49,7 @@ impl<'a> Seat<'a> {
 
 /// Whether the task's node is down.
 pub(crate) fn is_lost(view: &State, task: &Task) -> bool {
-    task.node.is_some_and(|id| view.node(id).is_none_or(|node| node.status == NodeStatus::Down))
+    view.is_lost(task)
 }
 
 /// Whether stopping the task frees its slot at once: nobody has to be waited for.

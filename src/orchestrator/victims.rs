@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use quorate_model::{NodeId, Slot, TaskState};
+use quorate_model::{NodeId, Slot};
 use quorate_state::State;
 
 use crate::seat::{Seat, is_lost};
@@ -49,7 +49,7 @@ pub(crate) fn victims(view: &State, seats: &[Seat<'_>], count: usize) -> BTreeSe
 fn rank(view: &State, seat: &Seat<'_>) -> (Loss, Option<NodeId>, Slot) {
     match seat.live() {
         Some(task) if task.node.is_some() && !is_lost(view, task) => {
-            let running = task.status.state >= TaskState::Running;
+            let running = task.is_up();
             (if running { Loss::Work } else { Loss::Start }, task.node, seat.slot)
         }
         Some(_) | None => (Loss::Nothing, None, seat.slot),

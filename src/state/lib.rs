@@ -21,6 +21,7 @@ pub mod lab;
 pub mod outcome;
 pub mod record;
 pub mod request;
+pub mod sequel;
 pub mod tables;
 
 pub use apply::{Applied, apply};
@@ -29,4 +30,5 @@ pub use event::{Change, Event, Object};
 pub use outcome::{Halt, Receipt, Rejection};
 pub use record::{Builder, Meta, Record};
 pub use request::{RequestKey, RequestRecord};
+pub use sequel::Sequel;
 pub use tables::{Position, State};

@@ -161,6 +161,11 @@ fn ends_are_answered_by_the_policy() {
         assert_eq!((got.state, &*got.reason), (state, reason), "{condition:?} {attempts} {code}");
         assert_eq!((got.exit_code, got.restarts), (Some(code), u32::from(state == Running)));
         assert_eq!(got.at, NOW);
+        assert_eq!(
+            got.running_since.is_none(),
+            state == Running,
+            "a task that waits for its restart is not up"
+        );
     }
 }
 
@@ -176,8 +181,10 @@ fn restarts_double_their_wait_and_are_used_up_within_the_window() {
         now = now.saturating_add(Duration::from_secs(seconds));
         let due = step(&order, &got.record, &view(exited(1)), now);
         assert_eq!((due.action, due.record.status.state), (Action::Start, TaskState::Running));
+        assert!(!due.record.status.is_up());
         let up = step(&order, &due.record, &view(running()), now);
         assert_eq!((&*up.record.status.reason, up.record.retry_at), ("", None));
+        assert_eq!(up.record.status.running_since, Some(Timestamp::from_millis(7)));
         record = up.record;
     }
     assert_eq!(record.status.restarts, 3);

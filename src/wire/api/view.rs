@@ -1,7 +1,7 @@
 //! Objects of the state as clients see them.
 
 use quorate_model::{
-    Explanation, Filter, Job, JobKind, JobStatus, Manager, Node, NodeStatus, RaftId, Slot, Task, TaskState,
+    Explanation, Filter, Job, JobKind, JobStatus, Manager, Node, NodeStatus, RaftId, Task, TaskState,
 };
 use quorate_state::State;
 
@@ -49,15 +49,15 @@ fn counts(state: &State, job: &Job) -> pb::TaskCounts {
         desired: desired(job),
         succeeded: job.succeeded,
         failed: job.failed,
+        given_up: state.given_up(job),
         ..pb::TaskCounts::default()
     };
     for task in state.tasks_of(job.id).filter(|t| !t.status.state.is_terminal()) {
-        let running = task.status.state == TaskState::Running;
         let place = if !task.is_live() {
             &mut counts.stopping
         } else if task.is_unplaced() {
             &mut counts.pending
-        } else if !running {
+        } else if !task.is_up() {
             &mut counts.starting
         } else if job.is_current(task.version) {
             &mut counts.running
@@ -71,8 +71,8 @@ fn counts(state: &State, job: &Job) -> pb::TaskCounts {
 
 /// Whether everything that the newest version wants holds.
 ///
-/// An active service has exactly one running task of the newest make in each slot; a job that ended or was stopped
-/// has none. Tasks on nodes that are down do not count either way: nobody can wait for them.
+/// An active service has exactly one running task of the newest make in each slot, and no replica was given up; a job
+/// that ended or was stopped has none. Tasks on nodes that are down do not count either way: nobody can wait for them.
 #[must_use]
 pub fn is_converged(state: &State, job: &Job) -> bool {
     let on_down_node =
@@ -81,17 +81,14 @@ pub fn is_converged(state: &State, job: &Job) -> bool {
     let kind = job.spec().map(|spec| spec.kind);
     match (job.status, kind) {
         (JobStatus::Active, Some(JobKind::Service { replicas })) => {
-            let mut next = 0;
-            // Ordered by slot, so a gap, a second task or one too many breaks the count.
-            let all = alive.all(|t| {
-                let good = t.is_live()
-                    && t.status.state == TaskState::Running
-                    && job.is_current(t.version)
-                    && t.slot == Slot(next);
-                next += 1;
-                good
+            // Ordered by slot, so a second task of one breaks the row. Slots may have gaps: scaling down closes any.
+            let mut last = None;
+            let mut count = 0;
+            let good = alive.all(|t| {
+                count += 1;
+                t.is_up() && t.is_live() && job.is_current(t.version) && last.replace(t.slot) < Some(t.slot)
             });
-            all && next == replicas
+            good && count == replicas && state.given_up(job) == 0
         }
         (JobStatus::Active, _) => false,
         (JobStatus::Complete | JobStatus::Failed | JobStatus::Stopped | JobStatus::Purging, _) => {

@@ -245,6 +245,68 @@ fn a_service_whose_node_is_down_or_that_has_tasks_too_many_has_not_converged() {
 }
 
 #[test]
+fn a_service_may_have_converged_on_slots_with_gaps() {
+    let mut world = World::with_nodes(2);
+    let id = world.apply_job(two_replicas());
+    world.create(id, 1, 0, 1);
+    world.create(id, 1, 5, 1);
+    world.assign(&[(0, 0), (1, 1)]);
+    world.report(0, 0, TaskState::Running);
+    world.report(1, 1, TaskState::Running);
+    assert!(world.converged(id), "scaling down closes any slot");
+}
+
+#[test]
+fn a_task_that_waits_for_a_restart_in_place_is_starting() {
+    let mut world = World::with_nodes(1);
+    let mut spec = two_replicas();
+    spec.kind = JobKind::Service { replicas: 1 };
+    let id = world.apply_job(spec);
+    world.create(id, 1, 0, 1);
+    world.assign(&[(0, 0)]);
+    let figures = |world: &World| {
+        let counts = world.job(id).counts.unwrap();
+        (counts.running, counts.starting, world.converged(id))
+    };
+    world.report(0, 0, TaskState::Running);
+    assert_eq!(figures(&world), (1, 0, true));
+    world.waits_for_restart(0, 0);
+    assert_eq!(figures(&world), (0, 1, false));
+    let task = api::task(&world.state, world.state.task(TaskId(0)).unwrap());
+    assert_eq!((task.state(), task.running_since), (api::TaskState::Running, None));
+    world.report(0, 0, TaskState::Running);
+    assert_eq!(figures(&world), (1, 0, true));
+}
+
+#[test]
+fn a_replica_whose_replacements_are_used_up_is_given_up_until_the_job_is_changed() {
+    let mut world = World::with_nodes(1);
+    let mut spec = two_replicas();
+    spec.reschedule.attempts = Some(0);
+    let id = world.apply_job(spec.clone());
+    world.create(id, 1, 0, 2);
+    world.assign(&[(0, 0), (1, 0)]);
+    world.report(0, 0, TaskState::Running);
+    world.report(0, 1, TaskState::Running);
+    let given_up = |world: &World| (world.job(id).counts.unwrap().given_up, world.converged(id));
+    assert_eq!(given_up(&world), (0, true));
+    world.report(0, 1, TaskState::Failed);
+    assert_eq!(given_up(&world), (1, false));
+    let failed = world.clone();
+    spec.containers.get_mut("app").unwrap().image = Some("web:2".into());
+    world.apply_job(spec);
+    assert_eq!(given_up(&world), (0, false), "a new version is tried");
+
+    let mut world = failed.clone();
+    world.desire(TaskState::Remove, &[1]);
+    assert_eq!(given_up(&world).0, 0, "a closed slot is no replica");
+    let mut world = failed;
+    let (namespace, text) = (name("shop"), name("web"));
+    world.run(Command::DeleteJob { namespace, name: text, purge: false });
+    assert_eq!(given_up(&world).0, 0, "a stopped job tries nothing");
+}
+
+#[test]
 fn a_stopped_job_has_converged_when_nothing_lives_and_a_batch_when_it_ended() {
     let mut world = World::with_nodes(1);
     let id = world.apply_job(plain_batch("nap"));
@@ -256,7 +318,11 @@ fn a_stopped_job_has_converged_when_nothing_lives_and_a_batch_when_it_ended() {
     assert_eq!((counts.succeeded, counts.desired, world.converged(id)), (1, 2, false));
     let before_end = world.clone();
     world.report(0, 1, TaskState::Complete);
-    world.run(Command::SetJobStatus { job: id, status: JobStatus::Complete });
+    world.run(Command::SetJobStatus {
+        job: id,
+        version: quorate_model::JobVersion(1),
+        status: JobStatus::Complete,
+    });
     assert!(world.converged(id));
     assert_eq!(world.job(id).status(), api::JobStatus::Complete);
 

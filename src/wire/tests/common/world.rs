@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use quorate_base::time::Timestamp;
 use quorate_model::{
-    JobId, JobSpec, JobVersion, NodeId, NodeStatus, Resources, Revision, Slot, TaskId, TaskState, Term,
+    JobId, JobSpec, JobVersion, NodeId, NodeStatus, Resources, Revision, Slot, TaskId, TaskState, TaskStatus,
+    Term,
 };
 use quorate_state::{Actor, Command, Envelope, NewTasks, Position, Receipt, Report, State, apply};
 use quorate_wire::api;
@@ -71,6 +72,13 @@ impl World {
 
     pub(crate) fn report(&mut self, node: u32, task: u64, state: TaskState) {
         let reports = vec![Report { task: TaskId(task), status: story::seen(state, self.index + 1) }];
+        self.run(Command::ReportStatuses { node: NodeId(node), reports });
+    }
+
+    /// The agent saw a running task's container end and waits for its restart in place.
+    pub(crate) fn waits_for_restart(&mut self, node: u32, task: u64) {
+        let status = TaskStatus { running_since: None, ..story::seen(TaskState::Running, self.index + 1) };
+        let reports = vec![Report { task: TaskId(task), status }];
         self.run(Command::ReportStatuses { node: NodeId(node), reports });
     }
 

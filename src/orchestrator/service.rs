@@ -10,7 +10,7 @@ use crate::{
     Outcome, Reconciler, Tick,
     bounds::{self, Birth, MAX_PASS},
     restart::{self, Next},
-    rollout,
+    rollout::{self, Pace},
     seat::{self, Seat, ends_at_once, is_current, is_lost},
     victims::victims,
 };
@@ -31,6 +31,7 @@ impl Reconciler for Service {
                 let tasks = seat::tasks(view, job.id);
                 let mut plan = Plan::new(view, job, spec, tick.moment(view));
                 plan.make(&seat::seats(&tasks).collect::<Vec<_>>(), replicas);
+                plan.wake.into_iter().for_each(|at| outcome.wake(at));
                 outcome.commands.extend(plan.commands());
             }
         }
@@ -47,12 +48,14 @@ struct Plan<'a> {
     close: Vec<TaskId>,
     stop: Vec<TaskId>,
     births: Vec<Birth>,
+    /// When time alone lets the roll-out go on.
+    wake: Option<Timestamp>,
 }
 
 impl<'a> Plan<'a> {
     fn new(view: &'a State, job: &'a Job, spec: &'a JobSpec, now: Timestamp) -> Self {
         let (close, stop, births) = (Vec::new(), Vec::new(), Vec::new());
-        Self { view, job, spec, now, close, stop, births }
+        Self { view, job, spec, now, close, stop, births, wake: None }
     }
 
     fn make(&mut self, seats: &[Seat<'_>], replicas: u32) {
@@ -71,7 +74,8 @@ impl<'a> Plan<'a> {
     /// Looks after the slots that stay.
     fn keep(&mut self, seats: &[Seat<'_>], replicas: u32) {
         let next: Vec<Option<Next>> = seats.iter().map(|seat| self.next(seat)).collect();
-        let in_flight = rollout::in_flight(self.view, self.job, seats.iter().zip(next.iter().copied()));
+        let pace = Pace { view: self.view, job: self.job, now: self.now };
+        let flight = pace.in_flight(seats.iter().zip(next.iter().copied()));
         let mut stale = Vec::new();
         for (seat, next) in seats.iter().zip(next) {
             if let Some(Next::Start(birth)) = next {
@@ -82,13 +86,16 @@ impl<'a> Plan<'a> {
             let current = is_current(self.job, live);
             if is_lost(self.view, live) {
                 self.replace(seat, live, if current { live.attempt } else { 0 });
-            } else if !current && live.status.state < TaskState::Running {
+            } else if !current && !live.is_up() {
+                // It serves nobody: nothing is lost by not waiting for its turn.
                 self.replace(seat, live, 0);
             } else if !current {
                 stale.push(live.id);
             }
         }
-        self.stop.extend(rollout::stop_next(&stale, in_flight, replicas));
+        let next = rollout::stop_next(&stale, flight.slots, replicas);
+        self.wake = flight.settles_at.filter(|_| next.len() < stale.len());
+        self.stop.extend(next);
     }
 
     /// What an empty slot gets.

@@ -2,10 +2,12 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use quorate_model::{JobId, JobKind, JobSpec, Name, NodeId, NodeStatus, Resources, Task, TaskId, TaskState};
+use quorate_model::{
+    JobId, JobKind, JobSpec, Name, NodeId, NodeStatus, Resources, Task, TaskId, TaskState, TaskStatus,
+};
 use quorate_orchestrator::{Outcome, Reconciler, Tick, registry};
 use quorate_state::{
-    Command, Rejection,
+    Command, Rejection, Report,
     lab::{self, Lab},
 };
 
@@ -100,13 +102,15 @@ impl Room {
         !todo.is_empty()
     }
 
-    /// Settles and obeys until nothing changes.
+    /// Settles and obeys until nothing changes, also when a roll-out's new tasks have been up for a while.
     pub(crate) fn converge(&mut self) {
         for _ in 0..MOST_PASSES {
             self.settle();
-            if !self.obey() {
-                return;
+            if self.obey() {
+                continue;
             }
+            let Some(at) = self.outcome("service").wake_at else { return };
+            self.lab.pass(at.since(self.lab.now));
         }
         panic!("the cluster does not converge");
     }
@@ -149,6 +153,21 @@ impl Room {
 
     pub(crate) fn count(&self, job: JobId, state: TaskState) -> usize {
         self.lab.state.tasks_of(job).filter(|t| t.status.state == state).count()
+    }
+
+    /// Reports a status as the task's agent would.
+    pub(crate) fn tell(&mut self, task: TaskId, status: TaskStatus) {
+        let old = self.lab.state.task(task).unwrap();
+        let node = old.node.unwrap();
+        let status = TaskStatus { seq: old.status.seq + 1, at: self.lab.now, ..status };
+        let reports = vec![Report { task, status }];
+        self.lab.done(Command::ReportStatuses { node, reports }).unwrap();
+    }
+
+    /// The container of a running task ends, and the agent waits before it restarts it.
+    pub(crate) fn wait_for_restart(&mut self, task: TaskId) {
+        let status = self.lab.state.task(task).unwrap().status.clone();
+        self.tell(task, TaskStatus { running_since: None, restarts: status.restarts + 1, ..status });
     }
 
     pub(crate) fn end(&mut self, task: TaskId, state: TaskState) {

@@ -14,7 +14,7 @@ use quorate_base::Clock;
 use crate::api::Api;
 use crate::cluster::{Cluster, Leader};
 use crate::demo::runtime::Chosen;
-use crate::drills::{Run, Standing, check_history, settled};
+use crate::drills::{Run, Standing, check_history, settled, watch_over_a_lease};
 use crate::probe::Prober;
 use crate::report::{columns, millis};
 use crate::term::{Note, Term};
@@ -220,28 +220,13 @@ async fn clear_away(cluster: &mut Cluster, run: &Run, term: &Term) -> Result<()>
 
 /// Watches the tasks for longer than a lease under the new leader: a node counted as lost by mistake would show.
 async fn prove_untouched(cluster: &mut Cluster, api: &Api, standing: &Standing, term: &Term) -> Result<()> {
-    let clock = Clock::system();
-    let watch = cluster.plan.lease + Duration::from_secs(1);
     let title = format!("Watching {} tasks for longer than a lease", standing.tasks.len());
     term.step(&title, async |note| {
-        let end = clock.monotonic().saturating_add(watch);
-        until("the watch to end", watch * 3, async || {
-            cluster.must_run()?;
-            let violations = standing.violations(api, JOB.0).await?;
-            if !violations.is_empty() {
-                violations.iter().for_each(|violation| term.cross(&violation.to_string()));
-                bail!("{} tasks were touched", violations.len());
-            }
-            let left = end.since(clock.monotonic());
-            let look = if left.is_zero() {
-                Look::Done(())
-            } else {
-                Look::NotYet(format!("{} s left", left.as_secs() + 1))
-            };
-            clock.sleep(Duration::from_millis(200).min(left)).await;
-            Ok(look.noted(&note))
-        })
-        .await?;
+        let violations = watch_over_a_lease(cluster, api, JOB.0, standing, &note).await?;
+        if !violations.is_empty() {
+            violations.iter().for_each(|violation| term.cross(&violation.to_string()));
+            bail!("{} tasks were touched", violations.len());
+        }
         Ok(((), "none was restarted, moved or lost; the same instances run".to_owned()))
     })
     .await?;

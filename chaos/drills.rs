@@ -150,3 +150,31 @@ pub async fn delete_all(api: &Api, ids: &RequestIds, limit: Duration, note: &Not
     })
     .await
 }
+
+/// Watches standing tasks for longer than a lease under a new leader: a node that is counted as lost by mistake
+/// shows only then. Ends early at the first violation.
+///
+/// # Errors
+/// When a process has ended, or the tasks cannot be looked at.
+pub async fn watch_over_a_lease(
+    cluster: &mut Cluster,
+    api: &Api,
+    namespace: &str,
+    standing: &Standing,
+    note: &Note,
+) -> Result<Vec<Violation>> {
+    let clock = Clock::system();
+    let watch = cluster.plan.lease + Duration::from_secs(1);
+    let end = clock.monotonic().saturating_add(watch);
+    until("the watch to end", watch * 3, async || {
+        cluster.must_run()?;
+        let violations = standing.violations(api, namespace).await?;
+        let left = end.since(clock.monotonic());
+        if !violations.is_empty() || left.is_zero() {
+            return Ok(Look::Done(violations));
+        }
+        clock.sleep(Duration::from_millis(200).min(left)).await;
+        Ok(Look::NotYet(format!("{} s left", left.as_secs() + 1)).noted(note))
+    })
+    .await
+}

@@ -3,6 +3,7 @@
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 TARGET=${CARGO_TARGET_DIR:-$ROOT/target}
+[[ $TARGET == /* ]] || TARGET=$PWD/$TARGET
 TEST_IMAGE=quorate-test/busybox:1
 ENGINE_PID=""
 ENGINE_LOG=""
@@ -48,6 +49,10 @@ apt_install() {
 # What every build needs: Rust, and a C compiler for the C parts of two dependencies.
 need_toolchain() {
     have cargo || fail "Rust is missing: install it (version in Cargo.toml, rust-version) and run this again"
+    if ! cargo fmt --version >/dev/null 2>&1 || ! cargo clippy --version >/dev/null 2>&1; then
+        have rustup && rustup component add rustfmt clippy >/dev/null 2>&1 ||
+            fail "rustfmt or clippy is missing and could not be added: install these parts of Rust"
+    fi
     have cc || apt_install gcc libc6-dev || fail "a C compiler (cc) is missing and could not be installed"
 }
 

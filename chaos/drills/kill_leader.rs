@@ -7,7 +7,7 @@ use quorate_base::Clock;
 
 use crate::check::Violation;
 use crate::cluster::{Cluster, Leader};
-use crate::drills::{Run, Standing, check_history, submit_and_settle};
+use crate::drills::{Run, Standing, check_history, submit_and_settle, watch_over_a_lease};
 use crate::probe::{Prober, Recovery};
 use crate::report::{Spans, columns, millis};
 use crate::term::{Note, Term};
@@ -58,11 +58,8 @@ pub async fn drill(cluster: &mut Cluster, plan: &Plan, term: &Term) -> Result<Ve
         })
         .await?;
     let api = cluster.apis().get(leader.index).cloned().context("the leader is no manager")?;
-    let title = format!(
-        "Starting {} tasks on the {} runtime that must not be touched",
-        plan.standing,
-        plan.on.name()
-    );
+    let (count, runtime) = (plan.standing, plan.on.name());
+    let title = format!("Starting {count} tasks on the {runtime} runtime that must not be touched");
     let standing = term
         .step(&title, async |note| {
             let spec = idle_service(STANDING, "standing", plan.on, plan.standing);
@@ -95,6 +92,10 @@ pub async fn drill(cluster: &mut Cluster, plan: &Plan, term: &Term) -> Result<Ve
         violations.extend(touched);
     }
 
+    let touched = watch(cluster, &standing, term).await?;
+    touched.iter().for_each(|violation| term.cross(&violation.to_string()));
+    violations.extend(touched);
+
     let (tally, found) = term
         .step("Checking the history", async |note| {
             note.set("waiting for the calls under way");
@@ -115,6 +116,17 @@ pub async fn drill(cluster: &mut Cluster, plan: &Plan, term: &Term) -> Result<Ve
     }
     print(term, &rounds);
     Ok(violations)
+}
+
+/// After the last kill: the standing tasks for longer than a lease.
+async fn watch(cluster: &mut Cluster, standing: &Standing, term: &Term) -> Result<Vec<Violation>> {
+    term.step("Watching the standing tasks for longer than a lease", async |note| {
+        let api = any_api(cluster)?;
+        let touched = watch_over_a_lease(cluster, &api, STANDING, standing, &note).await?;
+        let told = if touched.is_empty() { "none was restarted, moved or lost" } else { "some were touched" };
+        Ok((touched, told.to_owned()))
+    })
+    .await
 }
 
 async fn round(cluster: &mut Cluster, run: &Run, number: u32, note: &Note) -> Result<Round> {

@@ -15,6 +15,8 @@ use super::wait::{Goal, Waiting};
 use super::{pages, wait};
 use crate::failure::Failure;
 use crate::render;
+use crate::render::progress::Moment;
+use crate::render::task::Show;
 use crate::spec::{self, Loaded};
 
 pub(super) async fn list(context: &Context) -> Result<(), Failure> {
@@ -53,9 +55,12 @@ pub(super) async fn status(context: &Context, job: &str) -> Result<(), Failure> 
         ..ListTasksRequest::default()
     };
     let tasks = pages::tasks(context, request.clone()).await?.tasks;
-    let tasks = super::task::with_history(context, request, tasks).await?;
+    let tasks = super::task::with_history(context, request, tasks, Show::Slots).await?;
     let job = answer.job.unwrap_or_default();
-    print(&render::job::details(&job, &tasks, context.now()))
+    print(&render::job::details(&job, &tasks, context.now()))?;
+    let name = format!("{}/{}", job.namespace, job.name);
+    let moment = Moment { job, tasks };
+    if moment.gave_up() { Err(wait::given_up(&name, &moment, context.now())) } else { Ok(()) }
 }
 
 /// A write that was accepted and may be waited for.

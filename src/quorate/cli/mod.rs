@@ -8,6 +8,7 @@ mod job;
 mod node;
 mod pages;
 mod task;
+mod verdict;
 mod wait;
 
 use std::io::Write as _;

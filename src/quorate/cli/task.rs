@@ -9,8 +9,15 @@ use super::context::{Context, print, print_json};
 use super::pages;
 use crate::failure::Failure;
 use crate::render;
+use crate::render::task::Show;
 
 pub(super) async fn list(context: &Context, args: PsArgs) -> Result<(), Failure> {
+    let show = match (&args.job, args.all) {
+        (_, true) => Show::History,
+        // On one node a slot's last task may well not be there.
+        (Some(_), false) if args.node.is_none() => Show::Slots,
+        (_, false) => Show::Live,
+    };
     let job = args.job.as_deref().map(|text| context.job(text)).transpose()?;
     let (namespace, job) = match job {
         Some(key) => (key.namespace, key.name),
@@ -29,19 +36,20 @@ pub(super) async fn list(context: &Context, args: PsArgs) -> Result<(), Failure>
         let ids: Vec<&str> = answer.tasks.iter().map(|task| task.id.as_str()).collect();
         return print(&ids.join("\n"));
     }
-    if !args.all && !context.json() {
-        answer.tasks = with_history(context, request, answer.tasks).await?;
+    if show != Show::History && !context.json() {
+        answer.tasks = with_history(context, request, answer.tasks, show).await?;
     }
-    context.answer(&answer, || render::task::table(&answer.tasks, args.all, context.now()))
+    context.answer(&answer, || render::task::table(&answer.tasks, show, context.now()))
 }
 
-/// The same tasks, with the ended ones where those tell why some do not run.
+/// The same tasks, with the ended ones where those tell why some do not run or are not there.
 pub(super) async fn with_history(
     context: &Context,
     request: ListTasksRequest,
     tasks: Vec<Task>,
+    show: Show,
 ) -> Result<Vec<Task>, Failure> {
-    if !render::task::want_history(&tasks) {
+    if show != Show::Slots && !render::task::want_history(&tasks) {
         return Ok(tasks);
     }
     // Not only those on one node: the one before may have been elsewhere.

@@ -3,13 +3,14 @@
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
 
-use quorate_base::Mono;
+use quorate_base::{Mono, Timestamp};
 use quorate_client::ClientError;
-use quorate_wire::api::{GetJobRequest, Job, JobStatus, ListTasksRequest};
+use quorate_wire::api::{GetJobRequest, Job, ListTasksRequest};
 use quorate_wire::status::Reason;
 
 use super::args::Consistency;
 use super::context::{Context, JobKey, read_options, say};
+use super::verdict::{Judge, STABLE, Verdict};
 use crate::failure::Failure;
 use crate::render::progress::{self, Moment};
 use crate::render::task::{name, told};
@@ -85,18 +86,26 @@ async fn watch(
     waiting: &Waiting<'_>,
     display: &mut Display,
 ) -> Result<Option<Job>, Failure> {
-    let (mut pause, mut last) = (LOOKS.0, None);
+    let (mut pause, mut last, mut judge) = (LOOKS.0, None, Judge::new(waiting.goal));
     loop {
         match look(context, waiting).await? {
             Seen::Gone if waiting.goal == Goal::Forgotten => return Ok(None),
             Seen::Gone => return Err(Failure::new(1, format!("job {} was removed meanwhile", key(waiting)))),
             Seen::Nothing => {}
             Seen::Moment(moment) => {
-                display.show(context, &moment, context.clock.monotonic().since(waiting.start));
-                if let Some(end) = verdict(waiting, &moment.job) {
-                    return end.map(|()| Some(moment.job));
-                }
+                let now = context.clock.monotonic();
+                let verdict = judge.judge(&moment, now);
+                let verifying = matches!(verdict, Verdict::Verifying(_));
+                display.show(context, &moment, verifying, now.since(waiting.start));
                 pause = if last.as_ref() == Some(&moment) { (pause * 3 / 2).min(LOOKS.1) } else { LOOKS.0 };
+                match verdict {
+                    Verdict::Pending => {}
+                    Verdict::Verifying(left) => pause = pause.min(left),
+                    Verdict::Done => return Ok(Some(moment.job)),
+                    Verdict::Failed => return Err(failed(waiting)),
+                    Verdict::GivenUp => return Err(given_up(&key(waiting), &moment, context.now())),
+                    Verdict::Unplaced => return Err(too_late(context, waiting, Some(&moment))),
+                }
                 last = Some(moment);
             }
         }
@@ -154,18 +163,29 @@ fn is(error: &ClientError, reason: Reason) -> bool {
     matches!(error, ClientError::Api { error, .. } if error.reason == reason)
 }
 
-/// Whether the wait is over, and how.
-fn verdict(waiting: &Waiting<'_>, job: &Job) -> Option<Result<(), Failure>> {
-    match (waiting.goal, job.status()) {
-        (Goal::Settled, JobStatus::Failed) => {
-            let failure = Failure::new(FAILED, format!("job {} failed", key(waiting)));
-            Some(
-                Err(failure.hint(format!("quorate ps {} -a    see what each task ended with", key(waiting)))),
-            )
-        }
-        (Goal::Settled, _) if job.converged => Some(Ok(())),
-        _ => None,
+fn failed(waiting: &Waiting<'_>) -> Failure {
+    let key = key(waiting);
+    Failure::new(FAILED, format!("job {key} failed"))
+        .hint(format!("quorate ps {key} -a    see what each task ended with"))
+}
+
+/// Replicas are missing that will not be tried again: which, why, and what helps.
+pub(super) fn given_up(key: &str, moment: &Moment, now: Timestamp) -> Failure {
+    let count = moment.job.counts.map_or(0, |counts| counts.given_up);
+    let (replicas, them) =
+        if count == 1 { ("1 replica", "it") } else { (&*format!("{count} replicas"), "them") };
+    let message = format!("job {key}: {replicas} failed too often and will not be tried again");
+    let mut failure = Failure::new(FAILED, message);
+    let missing = moment.missing();
+    for task in missing.iter().take(3) {
+        failure = failure.detail(format!("{} gave up: {}", name(task), told(task, now)));
     }
+    if missing.len() > 3 {
+        failure = failure.detail(format!("and {} more", missing.len() - 3));
+    }
+    failure
+        .hint(format!("repair the job file and run it again: a changed specification tries {them} again"))
+        .hint(format!("quorate stop {key}, then quorate run FILE    try {them} again unchanged"))
 }
 
 fn key(waiting: &Waiting<'_>) -> String {
@@ -179,7 +199,12 @@ fn too_late(context: &Context, waiting: &Waiting<'_>, last: Option<&Moment>) -> 
             .hint("quorate cluster status    see who can be reached");
     };
     let unplaced = moment.unplaced();
-    let mut failure = if unplaced.is_empty() {
+    let mut failure = if moment.job.converged && unplaced.is_empty() {
+        let window = STABLE.as_secs();
+        let message =
+            format!("job {key} runs, but its tasks have not stayed up for {window}s yet; the work goes on");
+        Failure::new(OUT_OF_TIME, message)
+    } else if unplaced.is_empty() {
         Failure::new(OUT_OF_TIME, format!("job {key} is not there yet; the work goes on"))
     } else {
         let more = moment.job.counts.map_or(0, |counts| counts.pending);
@@ -205,7 +230,7 @@ fn interrupted(waiting: &Waiting<'_>) -> Failure {
 /// Where progress is shown.
 enum Display {
     /// Redrawn in place.
-    Terminal { lines: usize, before: Option<(Box<Moment>, Mono)> },
+    Terminal { lines: usize, before: Option<(Box<Moment>, bool, Mono)> },
     /// A line per change.
     Log { before: String },
     /// Nowhere.
@@ -223,7 +248,7 @@ impl Display {
         }
     }
 
-    fn show(&mut self, context: &Context, moment: &Moment, elapsed: Duration) {
+    fn show(&mut self, context: &Context, moment: &Moment, verifying: bool, elapsed: Duration) {
         match self {
             Self::Quiet => {}
             Self::Log { before } => {
@@ -235,10 +260,12 @@ impl Display {
             }
             Self::Terminal { lines, before } => {
                 let now = context.clock.monotonic();
-                let same = before.as_ref().is_some_and(|(old, at)| **old == *moment && now.since(*at) < TICK);
+                let same = before.as_ref().is_some_and(|(old, was, at)| {
+                    **old == *moment && *was == verifying && now.since(*at) < TICK
+                });
                 if !same {
-                    *lines = redraw(*lines, &progress::frame(moment, elapsed, context.now()));
-                    *before = Some((Box::new(moment.clone()), now));
+                    *lines = redraw(*lines, &progress::frame(moment, verifying, elapsed, context.now()));
+                    *before = Some((Box::new(moment.clone()), verifying, now));
                 }
             }
         }

@@ -141,7 +141,7 @@ fn each_mistake_says_where_it_comes_from_and_what_to_do() {
             "scheduler = {strategy = \"pack\"}",
             "2:25: scheduler.strategy: \"pack\" is unknown; use spread or binpack",
         ),
-        ("nodes = {lease = \"1ms\"}", "2:18: nodes.lease: must be 500ms to 10m"),
+        ("nodes = {lease = \"1ms\"}", "2:18: nodes.lease: must be 3s to 10m"),
         (
             "log = {format = \"xml\"}",
             "2:17: log.format: log format \"xml\" is unknown; use text, json or auto",

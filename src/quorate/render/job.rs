@@ -51,7 +51,7 @@ pub(crate) fn details(job: &Job, tasks_of_job: &[Task], now: Timestamp) -> Strin
     );
     out.push_str(&format!("\netag {}", job.etag));
     if !tasks_of_job.is_empty() {
-        out.push_str(&format!("\n\n{}", super::task::table(tasks_of_job, false, now)));
+        out.push_str(&format!("\n\n{}", super::task::table(tasks_of_job, super::task::Show::Slots, now)));
     }
     out
 }
@@ -98,6 +98,7 @@ pub(crate) fn others(counts: &TaskCounts) -> impl Iterator<Item = (u32, &'static
         (counts.starting, "starting"),
         (counts.stopping, "stopping"),
         (counts.outdated, "outdated"),
+        (counts.given_up, "gave up"),
     ]
     .into_iter()
     .filter(|(count, _)| *count > 0)

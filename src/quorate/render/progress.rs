@@ -6,7 +6,7 @@ use quorate_base::Timestamp;
 use quorate_wire::api::{Job, Task, TaskState};
 
 use super::job::{kind, others, tasks};
-use super::task::{is_ended, name, told};
+use super::task::{is_restarting, last_of_idle_slots, name, told};
 use super::words::or_none;
 
 /// Cells of the bar.
@@ -26,8 +26,11 @@ pub(crate) struct Moment {
 impl Moment {
     /// Tasks that are not where they should be, in the order of their slots.
     pub(crate) fn unsettled(&self) -> Vec<&Task> {
-        let mut out: Vec<&Task> =
-            self.tasks.iter().filter(|task| !is_ended(task) && task.state() != TaskState::Running).collect();
+        let mut out: Vec<&Task> = self
+            .tasks
+            .iter()
+            .filter(|task| task.state() < TaskState::Running || is_restarting(task))
+            .collect();
         out.sort_by_key(|task| task.slot);
         out
     }
@@ -37,17 +40,33 @@ impl Moment {
         self.unsettled().into_iter().filter(|task| task.placement_failure.is_some()).collect()
     }
 
+    /// Whether replicas are missing that will not be tried again.
+    pub(crate) fn gave_up(&self) -> bool {
+        self.job.counts.is_some_and(|counts| counts.given_up > 0)
+    }
+
+    /// Whether the job wants tasks now.
+    pub(crate) fn wants_tasks(&self) -> bool {
+        self.job.counts.is_some_and(|counts| counts.desired > 0)
+    }
+
+    /// The last task of each slot that has none now and ended badly.
+    pub(crate) fn missing(&self) -> Vec<&Task> {
+        last_of_idle_slots(&self.tasks).into_iter().filter(|task| ended_badly(task)).collect()
+    }
+
     /// The newest task that ended badly.
     pub(crate) fn last_failure(&self) -> Option<&Task> {
-        let bad = |task: &&Task| {
-            matches!(task.state(), TaskState::Failed | TaskState::Rejected | TaskState::Orphaned)
-        };
-        self.tasks.iter().filter(bad).max_by_key(|task| task.revision)
+        self.tasks.iter().filter(|task| ended_badly(task)).max_by_key(|task| task.revision)
     }
 }
 
-/// The display of a terminal, a line each.
-pub(crate) fn frame(moment: &Moment, elapsed: Duration, now: Timestamp) -> Vec<String> {
+fn ended_badly(task: &Task) -> bool {
+    matches!(task.state(), TaskState::Failed | TaskState::Rejected | TaskState::Orphaned)
+}
+
+/// The display of a terminal, a line each; `verifying` that what runs stays up.
+pub(crate) fn frame(moment: &Moment, verifying: bool, elapsed: Duration, now: Timestamp) -> Vec<String> {
     let job = &moment.job;
     let counts = job.counts.unwrap_or_default();
     let (done, wanted) = progress(job);
@@ -70,6 +89,9 @@ pub(crate) fn frame(moment: &Moment, elapsed: Duration, now: Timestamp) -> Vec<S
     if let Some(failed) = moment.last_failure() {
         let (name, node) = (name(failed), or_none(&failed.node));
         lines.push(format!("    last failure: {name} on {node} {}", told(failed, now)));
+    }
+    if verifying {
+        lines.push("    verifying that the tasks stay up".to_owned());
     }
     lines
 }
@@ -134,7 +156,7 @@ mod tests {
     #[test]
     fn a_terminal_shows_the_bar_and_what_is_not_settled() {
         assert_eq!(
-            frame(&moment(), Duration::from_secs(101), NOW),
+            frame(&moment(), false, Duration::from_secs(101), NOW),
             [
                 "  web  ▰▰▰▰▰▰▰▰▰▰▰▰▰▱▱▱▱▱▱▱  4/6, 1 pending, 1 starting, 2 failed so far   01:41",
                 "    web[4]  n01  preparing: pulling nginx:1.27",
@@ -145,10 +167,40 @@ mod tests {
     }
 
     #[test]
+    fn what_restarts_is_not_settled_and_what_runs_is_verified() {
+        let mut moment = moment();
+        moment.tasks = vec![
+            Task { running_since: None, reason: "exit 1".into(), ..task(1, 0, TaskState::Running) },
+            task(2, 1, TaskState::Running),
+        ];
+        let lines = frame(&moment, true, Duration::ZERO, NOW);
+        assert_eq!(
+            lines[1..],
+            ["    web[0]  n01  restarting: exit 1", "    verifying that the tasks stay up"]
+        );
+    }
+
+    #[test]
+    fn missing_are_slots_without_a_live_task_whose_last_one_ended_badly() {
+        let moment = Moment {
+            tasks: vec![
+                task(1, 0, TaskState::Failed),
+                task(2, 0, TaskState::Rejected),
+                task(3, 1, TaskState::Failed),
+                task(4, 1, TaskState::Running),
+                task(5, 2, TaskState::Shutdown),
+            ],
+            ..Moment::default()
+        };
+        let ids: Vec<&str> = moment.missing().iter().map(|task| task.id.as_str()).collect();
+        assert_eq!(ids, ["t2"]);
+    }
+
+    #[test]
     fn many_tasks_are_counted_instead_of_shown() {
         let mut moment = moment();
         moment.tasks = (0..50).map(|n| task(n, n as u32, TaskState::Starting)).collect();
-        let lines = frame(&moment, Duration::ZERO, NOW);
+        let lines = frame(&moment, false, Duration::ZERO, NOW);
         assert_eq!((lines.len(), lines[7].as_str()), (8, "    and 44 more"));
     }
 

@@ -1,5 +1,7 @@
 //! Tasks: where they run, or why they do not.
 
+use std::collections::BTreeMap;
+
 use quorate_base::Timestamp;
 use quorate_wire::api::{Task, TaskState};
 use quorate_wire::common::moment;
@@ -7,15 +9,42 @@ use quorate_wire::common::moment;
 use super::table::{Side, Table};
 use super::words::{age, job_name, or_none, since, word};
 
+/// Which tasks a table shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Show {
+    /// Those that are not over; ended ones only tell why the last one failed while its successor waits.
+    Live,
+    /// Also the last one of a slot that has no live one: why nothing is there.
+    Slots,
+    /// Also all that ended, below their successors.
+    History,
+}
+
 /// Whether somebody who looks at these tasks will ask why they do not run, and only ended ones can tell.
 pub(crate) fn want_history(tasks: &[Task]) -> bool {
     tasks.iter().any(|task| task.attempt > 0 && task.state() < TaskState::Running)
 }
 
-/// The tasks, each slot's newest first. With `history` its predecessors stand below it; without, they only tell why the
-/// last one failed while its successor waits.
-pub(crate) fn table(tasks: &[Task], history: bool, now: Timestamp) -> String {
+/// The newest task of each slot without a live one, in the order of the slots; not of those that were stopped on
+/// request: nobody misses them.
+pub(crate) fn last_of_idle_slots(tasks: &[Task]) -> Vec<&Task> {
+    let mut last: BTreeMap<_, &Task> = BTreeMap::new();
+    for task in tasks {
+        let held = last.entry((&task.namespace, &task.job, task.slot)).or_insert(task);
+        if (!is_ended(task), number(task)) > (!is_ended(held), number(held)) {
+            *held = task;
+        }
+    }
+    last.into_values().filter(|task| is_ended(task) && task.state() != TaskState::Shutdown).collect()
+}
+
+/// The tasks, each slot's newest first.
+pub(crate) fn table(tasks: &[Task], show: Show, now: Timestamp) -> String {
+    let history = show == Show::History;
     let mut sorted: Vec<&Task> = tasks.iter().filter(|task| history || !is_ended(task)).collect();
+    if show == Show::Slots {
+        sorted.extend(last_of_idle_slots(tasks));
+    }
     if sorted.is_empty() {
         return "no tasks".to_owned();
     }
@@ -63,6 +92,11 @@ pub(crate) fn is_ended(task: &Task) -> bool {
     task.state() >= TaskState::Complete
 }
 
+/// Whether it ended where it is and will be started there again: it counts as running, and nothing of it runs.
+pub(crate) fn is_restarting(task: &Task) -> bool {
+    task.state() == TaskState::Running && task.running_since.is_none()
+}
+
 fn number(task: &Task) -> u64 {
     task.id.trim_start_matches('t').parse().unwrap_or(u64::MAX)
 }
@@ -77,9 +111,13 @@ fn desired(task: &Task) -> &'static str {
     }
 }
 
+fn state_word(task: &Task) -> String {
+    if is_restarting(task) { "restarting".to_owned() } else { word(task.state().as_str_name(), "TASK_STATE") }
+}
+
 /// The state in words, with the exit code of an end.
 pub(crate) fn state(task: &Task) -> String {
-    let state = word(task.state().as_str_name(), "TASK_STATE");
+    let state = state_word(task);
     match task.exit_code {
         Some(code) if is_ended(task) => format!("{state} (exit {code})"),
         _ => state,
@@ -90,7 +128,7 @@ pub(crate) fn state(task: &Task) -> String {
 pub(crate) fn told(task: &Task, now: Timestamp) -> String {
     match why(task, now).as_str() {
         "" => state(task),
-        why => format!("{}: {why}", word(task.state().as_str_name(), "TASK_STATE")),
+        why => format!("{}: {why}", state_word(task)),
     }
 }
 
@@ -153,6 +191,7 @@ pub(crate) mod tests {
             node: "n01".into(),
             desired_state: TaskState::Running.into(),
             state: state.into(),
+            running_since: (state == TaskState::Running).then(|| timestamp(NOW)),
             create_time: Some(timestamp(Timestamp::from_millis(NOW.as_millis() - 120_000))),
             ..Task::default()
         }
@@ -176,7 +215,7 @@ pub(crate) mod tests {
         };
         let tasks = [waiting, old, task(9, 0, TaskState::Failed), task(20, 0, TaskState::Running)];
         assert_eq!(
-            table(&tasks, true, NOW),
+            table(&tasks, Show::History, NOW),
             "\
 ID   TASK       NODE  DESIRED  STATE              VER  RESTARTS  AGE
 t20  web[0]     n01   run      running              8         0   2m
@@ -184,7 +223,7 @@ t11   └ web[0]  n01   stop     complete (exit 0)    7         0   2m
 t9    └ web[0]  n01   run      failed               8         0   2m
 t21  web[3]     –     run      pending              8         0   2m  3 of 9 nodes: need 2GiB, best free 1GiB"
         );
-        assert_eq!(table(&[], true, NOW), "no tasks");
+        assert_eq!(table(&[], Show::History, NOW), "no tasks");
     }
 
     #[test]
@@ -194,14 +233,28 @@ t21  web[3]     –     run      pending              8         0   2m  3 of 9 n
         let tasks = [failed, waiting, task(3, 1, TaskState::Running)];
         assert!(want_history(&tasks));
         assert_eq!(
-            table(&tasks, false, NOW),
+            table(&tasks, Show::Live, NOW),
             "\
 ID  TASK    NODE  DESIRED  STATE    VER  RESTARTS  AGE
 t2  web[0]  –     run      pending    8         0   2m  before: rejected: cannot start /no/such
 t3  web[1]  n01   run      running    8         0   2m"
         );
         assert!(!want_history(&tasks[2..]));
-        assert_eq!(table(&tasks[..1], false, NOW), "no tasks");
+        assert_eq!(table(&tasks[..1], Show::Live, NOW), "no tasks");
+    }
+
+    #[test]
+    fn a_slot_that_gave_up_shows_its_last_task() {
+        let failed = |id| Task { exit_code: Some(3), ..task(id, 1, TaskState::Failed) };
+        let tasks = [task(1, 0, TaskState::Running), failed(2), failed(9), task(3, 2, TaskState::Shutdown)];
+        assert_eq!(
+            table(&tasks, Show::Slots, NOW),
+            "\
+ID  TASK    NODE  DESIRED  STATE            VER  RESTARTS  AGE
+t1  web[0]  n01   run      running            8         0   2m
+t9  web[1]  n01   run      failed (exit 3)    8         0   2m"
+        );
+        assert_eq!(state(&Task { running_since: None, ..task(1, 0, TaskState::Running) }), "restarting");
     }
 
     #[test]

@@ -14,6 +14,8 @@ use thiserror::Error;
 
 use crate::durable;
 
+/// Who the agent is.
+const IDENTITY: &str = "identity.json";
 /// The format of the directory that this agent writes and reads.
 const FORMAT: u32 = 1;
 
@@ -39,6 +41,17 @@ pub enum DataDirError {
         path: PathBuf,
         /// Who has it; `?` when it did not say.
         pid: String,
+    },
+    /// It holds files, and no agent's.
+    #[error(
+        "{path} is not empty and no agent's data directory: it has no identity.json, it looks like {looks}; choose an \
+         empty directory for the agent"
+    )]
+    NotOurs {
+        /// The directory.
+        path: PathBuf,
+        /// What it seems to be.
+        looks: String,
     },
     /// It belongs to another node.
     #[error(
@@ -134,6 +147,10 @@ impl DataDir {
             move |error: io::Error| DataDirError::Io { what, path, reason: durable::text(&error) }
         };
         fs::create_dir_all(path).map_err(cannot("create", path))?;
+        let foreign = foreign(path).map_err(cannot("read", path))?;
+        if let Some(looks) = foreign {
+            return Err(DataDirError::NotOurs { path: path.to_owned(), looks });
+        }
         let lock_path = path.join("lock");
         let mut options = OpenOptions::new();
         let lock = options.create(true).truncate(false).read(true).write(true).open(&lock_path);
@@ -163,7 +180,7 @@ impl DataDir {
         rng: &mut Rng,
         lock: Flock<File>,
     ) -> Result<(Self, Identity), DataDirError> {
-        let file = path.join("identity.json");
+        let file = path.join(IDENTITY);
         let damaged = |reason: String| DataDirError::Damaged { path: file.clone(), reason };
         let identity = match fs::read(&file) {
             Ok(bytes) => {
@@ -206,6 +223,30 @@ impl DataDir {
     }
 }
 
+/// What a directory that no agent wrote looks like; `None` for an agent's or an empty one.
+fn foreign(path: &Path) -> io::Result<Option<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        // A first start that was cut off leaves its lock and a part of its identity, a new file system its own folder.
+        if !matches!(name.as_str(), "lock" | "lost+found" | "identity.tmp" | IDENTITY) {
+            names.push(name);
+        }
+    }
+    if names.is_empty() || path.join(IDENTITY).try_exists()? {
+        return Ok(None);
+    }
+    let has = |name: &str| names.iter().any(|found| found == name);
+    let first = names.iter().min().map_or("", String::as_str);
+    Ok(Some(if has("header") && (has("log") || has("images")) {
+        "a manager's data directory".to_owned()
+    } else if has("ledger") || has("tasks") {
+        "an agent's that lost this file".to_owned()
+    } else {
+        format!("something else's (it has {first:?})")
+    }))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -242,6 +283,35 @@ mod tests {
         drop(open(folder.path(), "n1").unwrap());
         let message = open(folder.path(), "n2").unwrap_err().to_string();
         assert!(message.contains("belongs to node \"n1\", not to \"n2\""), "{message}");
+        open(folder.path(), "n1").unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_is_not_an_agents_is_refused_and_left_as_it_is() {
+        let managers: &[&str] = &["header", "lock", "log"];
+        for (names, looks) in [
+            (managers, "looks like a manager's data directory"),
+            (&["ledger"], "looks like an agent's that lost this file"),
+            (&["notes.txt", "photos"], "looks like something else's (it has \"notes.txt\")"),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            names.iter().for_each(|name| fs::write(folder.path().join(name), "x").unwrap());
+            let message = open(folder.path(), "n1").unwrap_err().to_string();
+            assert!(message.starts_with(&format!("{} is not empty", folder.path().display())), "{message}");
+            assert!(message.contains(looks) && message.contains("choose an empty directory"), "{message}");
+            let mut left: Vec<_> =
+                fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+            left.sort();
+            assert_eq!(left, names, "nothing was written");
+        }
+    }
+
+    #[test]
+    fn a_first_start_that_was_cut_off_is_gone_on_with() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("lock"), "7\n").unwrap();
+        fs::write(folder.path().join("identity.tmp"), "{").unwrap();
+        fs::create_dir(folder.path().join("lost+found")).unwrap();
         open(folder.path(), "n1").unwrap();
     }
 

@@ -102,14 +102,7 @@ impl Tally {
                 ),
             ),
             (Filter::Port, self.port, self.ports()),
-            (
-                Filter::MaxPerNode,
-                self.most,
-                format!(
-                    "has {} of this job, its most per node",
-                    count(need.most.map_or(0, |m| m.per_node), "task")
-                ),
-            ),
+            (Filter::MaxPerNode, self.most, at_most(need.most.map_or(0, |m| m.per_node))),
         ];
         all.into_iter()
             .filter(|(_, nodes, _)| *nodes > 0)
@@ -145,6 +138,7 @@ impl Tally {
     }
 }
 
-fn count(number: u32, noun: &str) -> String {
-    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+fn at_most(per_node: u32) -> String {
+    let tasks = if per_node == 1 { "task" } else { "tasks" };
+    format!("runs {per_node} {tasks} of this job already (maxPerNode {per_node})")
 }

@@ -163,7 +163,7 @@ fn the_most_tasks_per_node_are_kept_over_passes() {
     create(&mut lab, web, 2, 2, Timestamp::EPOCH);
     settle(&mut lab);
     assert_eq!(copies(&lab, web).into_values().collect::<Vec<_>>(), [1, 1, 1]);
-    assert_eq!(reasons(&lab), ["3 of 3 nodes: has 1 task of this job, its most per node"]);
+    assert_eq!(reasons(&lab), ["3 of 3 nodes: runs 1 task of this job already (maxPerNode 1)"]);
 }
 
 #[test]

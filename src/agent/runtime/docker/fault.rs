@@ -56,7 +56,9 @@ impl Trouble<'_> {
                 Fault::permanent(format!("image {image} is not on this node"))
             }
             Self::Start if has(&["port is already allocated", "address already in use"]) => {
-                Fault::transient(format!("cannot start: a host port is taken: {}", short(message)))
+                let port = taken_port(message)
+                    .map_or_else(|| "a host port".to_owned(), |p| format!("host port {p}"));
+                Fault::transient(format!("cannot start: {port} is taken by something else on this node"))
             }
             Self::Start => {
                 let lasting = status == 400
@@ -117,6 +119,24 @@ fn pull(image: &str, status: u16, message: &str) -> Fault {
     Fault::transient(format!("cannot reach the registry of image {image}: {text}"))
 }
 
+/// The host port that the engine could not bind, as in `80` or `53/udp`. Its versions word it in different ways, each
+/// with the address first, and name the endpoint by a long number that tells users nothing.
+fn taken_port(message: &str) -> Option<String> {
+    let starts = ["host port for ", "host port ", "Bind for ", "listen tcp4 ", "listen tcp6 ", "listen tcp "];
+    let udp = ["listen udp4 ", "listen udp6 ", "listen udp "];
+    let after = |start: &&str| message.find(*start).and_then(|at| message.get(at + start.len()..));
+    let address = starts.iter().chain(&udp).find_map(after)?.split_whitespace().next()?;
+    // An IPv6 address has colons of its own; behind the host's may follow the container's.
+    let rest = match address.strip_prefix('[') {
+        Some(inner) => inner.split_once("]:")?.1,
+        None if address.starts_with("::") => address.trim_start_matches(':'),
+        None => address.split_once(':')?.1,
+    };
+    let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    let udp = address.contains("/udp") || udp.iter().any(|start| message.contains(start));
+    (!port.is_empty()).then(|| if udp { format!("{port}/udp") } else { port })
+}
+
 /// The engine wraps messages in those of its parts; the last part says what went wrong.
 fn short(message: &str) -> &str {
     let message = message.trim().trim_end_matches(": unknown");
@@ -154,7 +174,13 @@ mod tests {
                 Permanent,
                 "cannot start: \"/bin/nope\": stat /bin/nope: no such file or directory",
             ),
-            (Trouble::Start, 500, port, Transient, "cannot start: a host port is taken: driver failed"),
+            (
+                Trouble::Start,
+                500,
+                port,
+                Transient,
+                "cannot start: host port 80 is taken by something else on this node",
+            ),
             (Trouble::Start, 500, "something", Transient, "cannot start: something"),
             (Trouble::Create("a"), 400, bind, Permanent, "cannot create the container: invalid mount config"),
             (Trouble::Create("a"), 404, "No such image: a", Permanent, "image a is not on this node"),
@@ -179,6 +205,42 @@ mod tests {
                 trouble.fault(&Error::DockerResponseServerError { status_code, message: message.to_owned() });
             assert_eq!(fault.class, class, "{message}");
             assert!(fault.message.starts_with(text), "{}", fault.message);
+        }
+    }
+
+    #[test]
+    fn a_taken_port_is_named_in_all_the_engines_wordings() {
+        let endpoint = "driver failed programming external connectivity on endpoint web \
+                        (9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08): ";
+        for (text, port) in [
+            ("Bind for 0.0.0.0:8080 failed: port is already allocated", "host port 8080"),
+            ("Bind for :::8080 failed: port is already allocated", "host port 8080"),
+            (
+                "failed to bind host port for 0.0.0.0:8080:172.17.0.2:80/tcp: address already in use",
+                "host port 8080",
+            ),
+            ("failed to bind host port 0.0.0.0:53/udp: address already in use", "host port 53/udp"),
+            (
+                "failed to bind host port for [::]:8080:[fd00::2]:80/tcp: address already in use",
+                "host port 8080",
+            ),
+            (
+                "Error starting userland proxy: listen tcp4 0.0.0.0:80: bind: address already in use",
+                "host port 80",
+            ),
+            (
+                "Error starting userland proxy: listen udp4 0.0.0.0:53: bind: address already in use",
+                "host port 53/udp",
+            ),
+            ("address already in use", "a host port"),
+        ] {
+            let message = format!("{endpoint}{text}");
+            let fault = Trouble::Start.fault(&Error::DockerResponseServerError { status_code: 500, message });
+            assert_eq!(
+                fault.message,
+                format!("cannot start: {port} is taken by something else on this node"),
+                "{text}"
+            );
         }
     }
 

@@ -85,17 +85,15 @@ impl Pace<'_> {
         if !is_current(self.job, live) {
             return lost(waits && live.node.is_some());
         }
-        let Some(before) = seat.predecessor() else { return lost(waits && live.node.is_some()) };
-        if live.node.is_none() {
-            return lost(before.node.is_some());
-        }
         if let Some(until) = self.fresh_until(live) {
             return Flight::Fresh(until);
         }
-        if !waits && before.node.is_none() && !is_current(self.job, before) {
-            Flight::Gained
-        } else {
-            lost(waits)
+        match seat.predecessor() {
+            None => lost(waits && live.node.is_some()),
+            Some(before) if before.node.is_some() => lost(waits),
+            Some(_) if live.node.is_none() => Flight::Neither,
+            Some(before) if !waits && !is_current(self.job, before) => Flight::Gained,
+            Some(_) => lost(waits),
         }
     }
 

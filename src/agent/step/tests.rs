@@ -157,7 +157,9 @@ fn ends_are_answered_by_the_policy() {
     for (condition, attempts, code, state, reason) in table {
         let restart = RestartPolicy { condition, attempts, ..RestartPolicy::default() };
         let order = Order { restart, ..order(TaskState::Running) };
-        let got = step(&order, &record(Running), &view(exited(code)), NOW).record.status;
+        let mut up = record(Running);
+        up.status.running_since = Some(Timestamp::from_millis(7));
+        let got = step(&order, &up, &view(exited(code)), NOW).record.status;
         assert_eq!((got.state, &*got.reason), (state, reason), "{condition:?} {attempts} {code}");
         assert_eq!((got.exit_code, got.restarts), (Some(code), u32::from(state == Running)));
         assert_eq!(got.at, NOW);

@@ -116,18 +116,26 @@ impl World {
         }
         match self.rng.below(10) {
             0..=2 if !batch => {
-                if let Some(held) = self.agents[index].held.get_mut(&task) {
-                    held.status.restarts += 1;
-                }
                 self.counters.note(Sometimes::RestartedInPlace);
-                self.see(index, task, TaskState::Running);
-                self.plan_end(index, task);
+                self.await_restart(index, task);
             }
             3..=4 => self.see(index, task, TaskState::Failed),
             5 if !batch => self.see(index, task, TaskState::Shutdown),
             6..=7 if !batch => self.see(index, task, TaskState::Failed),
             _ => self.see(index, task, TaskState::Complete),
         }
+    }
+
+    /// A container ended and is started again after a while; until then the task's state has no beginning.
+    fn await_restart(&mut self, index: usize, task: TaskId) {
+        self.set_phase(index, task, TaskState::Starting);
+        let at = self.agent_clock(index);
+        if let Some(held) = self.agents[index].held.get_mut(&task) {
+            let (seq, restarts) = (held.status.seq + 1, held.status.restarts + 1);
+            held.status = TaskStatus { seq, restarts, at, running_since: None, ..held.status.clone() };
+        }
+        self.report(index, task);
+        self.schedule(index, task, 50, 3_000);
     }
 
     /// After a start of the agent: what is in the ledger meets what the runtime has.
@@ -180,10 +188,14 @@ impl World {
             restarts: held.status.restarts,
             ..TaskStatus::by_manager(state, now)
         };
-        if agent.welcomed {
-            let reports = vec![quorate_state::Report { task, status: held.status.clone() }];
-            self.tell(index, Uplink::Statuses(reports));
-        }
+        self.report(index, task);
+    }
+
+    fn report(&mut self, index: usize, task: TaskId) {
+        let agent = &self.agents[index];
+        let Some(held) = agent.held.get(&task).filter(|_| agent.welcomed) else { return };
+        let reports = vec![quorate_state::Report { task, status: held.status.clone() }];
+        self.tell(index, Uplink::Statuses(reports));
     }
 
     /// An agent's clock is off by up to an hour.

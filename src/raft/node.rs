@@ -357,9 +357,15 @@ async fn watch_leadership(core: &Core) -> Result<(), FatalError> {
     let mut changes = core.raft.server_metrics();
     let mut answers = core.raft.metrics();
     loop {
-        changes.borrow_and_update();
+        let change = changes.borrow_and_update().clone();
         let metrics = answers.borrow_and_update().clone();
         let (leadership, left) = core.judge_leadership(&metrics);
+        // openraft publishes the full figures after the change itself: these may be from before it, and nothing else
+        // would wake this loop for the rest of the term.
+        let behind = change.vote != metrics.vote
+            || change.state != metrics.state
+            || change.current_leader != metrics.current_leader
+            || change.membership_config != metrics.membership_config;
         // A leader that lost its quorum may find it again in the same term.
         let lost = metrics.state == ServerState::Leader && !leadership.me;
         core.leadership.send_if_modified(|l| {
@@ -375,7 +381,7 @@ async fn watch_leadership(core: &Core) -> Result<(), FatalError> {
         };
         tokio::select! {
             changed = changes.changed() => if changed.is_err() { break },
-            answered = answers.changed(), if lost => if answered.is_err() { break },
+            answered = answers.changed(), if lost || behind => if answered.is_err() { break },
             () = core.heard_again.notified() => {}
             () = silent => {}
         }

@@ -31,7 +31,7 @@ impl Reconciler for Batch {
             let Some(spec) = job.spec() else { continue };
             let JobKind::Batch { completions, parallelism } = spec.kind else { continue };
             if job.succeeded >= completions {
-                outcome.commands.push(Command::SetJobStatus { job: job.id, status: JobStatus::Complete });
+                outcome.commands.push(ended(job, JobStatus::Complete));
                 continue;
             }
             let wanted = parallelism.min(completions - job.succeeded) as usize;
@@ -42,6 +42,10 @@ impl Reconciler for Batch {
         }
         outcome
     }
+}
+
+fn ended(job: &Job, status: JobStatus) -> Command {
+    Command::SetJobStatus { job: job.id, version: job.version, status }
 }
 
 struct Lanes<'a> {
@@ -67,7 +71,7 @@ impl Lanes<'_> {
         let mut commands: Vec<Command> = bounds::desire(TaskState::Remove, &close).collect();
         commands.extend(bounds::desire(TaskState::Shutdown, &stop));
         if kept == 0 && births.is_empty() && !waiting {
-            commands.push(Command::SetJobStatus { job: self.job.id, status: JobStatus::Failed });
+            commands.push(ended(self.job, JobStatus::Failed));
         }
         commands.extend(bounds::create(self.job.id, self.job.version, births));
         commands

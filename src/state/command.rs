@@ -102,6 +102,8 @@ pub enum Command {
     SetJobStatus {
         /// Which job.
         job: JobId,
+        /// Version of which the end was seen; refused when the job has a newer one.
+        version: JobVersion,
         /// `Complete` or `Failed`.
         status: JobStatus,
     },

@@ -139,12 +139,18 @@ pub(super) fn set_status(
     state: &mut State,
     at: Revision,
     id: JobId,
+    version: JobVersion,
     status: JobStatus,
     events: &mut Vec<Event>,
 ) -> Result<Receipt, Rejection> {
     let Some(old) = state.job(id).cloned() else {
         return Err(Rejection::Gone { what: "job", id: u64::from(id.0) });
     };
+    // A user may have given it something new to do while its end was on the way.
+    if old.version != version {
+        let why = "it has a newer version than the one whose end was seen";
+        return Err(Rejection::WrongJobStatus { id, status: old.status.as_str(), why });
+    }
     let legal = old.status == JobStatus::Active && matches!(status, JobStatus::Complete | JobStatus::Failed);
     if !legal {
         let why = "only an active job becomes complete or failed";

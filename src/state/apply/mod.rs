@@ -74,7 +74,9 @@ fn run(
         Command::DeleteJob { namespace, name, purge } => {
             job::delete(state, at, namespace, name, *purge, events)
         }
-        Command::SetJobStatus { job, status } => job::set_status(state, at, *job, *status, events),
+        Command::SetJobStatus { job, version, status } => {
+            job::set_status(state, at, *job, *version, *status, events)
+        }
         Command::ForgetJob { job } => job::forget(state, at, *job, events),
         Command::CreateTasks { job, version, groups } => {
             task::create(state, at, *job, *version, groups, events)

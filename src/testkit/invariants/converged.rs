@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use quorate_model::{Job, JobKind, Slot, Task, TaskState};
+use quorate_model::{Job, JobKind, JobStatus, Slot, Task, TaskState};
 use quorate_state::State;
 
 use super::{Invariant, Scene, Verdict, ensure};
@@ -14,11 +14,19 @@ pub(super) const INVARIANT: Invariant = Invariant {
 };
 
 fn check(scene: &Scene<'_>) -> Verdict {
-    for job in scene.state.jobs().filter(|job| job.status.wants_tasks()) {
+    for job in scene.state.jobs() {
         let Some(spec) = job.spec() else { return Err(format!("{} has no specification", job.key())) };
-        match spec.kind {
-            JobKind::Service { replicas } => service(scene.state, job, replicas)?,
-            JobKind::Batch { .. } => batch(scene.state, job)?,
+        match (job.status, spec.kind) {
+            (JobStatus::Active, JobKind::Service { replicas }) => service(scene.state, job, replicas)?,
+            (JobStatus::Active, JobKind::Batch { .. }) => batch(scene.state, job)?,
+            (JobStatus::Complete | JobStatus::Failed, JobKind::Batch { completions, .. }) => {
+                let enough = job.succeeded >= completions;
+                let true_end = enough == (job.status == JobStatus::Complete);
+                ensure(true_end, || {
+                    format!("{} is {} after {} successes", job.key(), job.status.as_str(), job.succeeded)
+                })?;
+            }
+            (_, _) => {}
         }
     }
     Ok(())
@@ -69,8 +77,8 @@ fn batch(state: &State, job: &Job) -> Verdict {
 
 #[cfg(test)]
 mod tests {
-    use quorate_model::{JobId, TaskId};
-    use quorate_state::lab;
+    use quorate_model::{JobId, JobVersion, TaskId};
+    use quorate_state::{Command, lab};
 
     use super::*;
     use crate::invariants::bad::{Case, service as service_spec};
@@ -107,5 +115,10 @@ mod tests {
         case.create(JobId(0), 0, 1);
         case.start(TaskId(0), quorate_model::NodeId(0));
         assert!(verdict(&case).contains("does not come to its end"));
+        let failed =
+            Command::SetJobStatus { job: JobId(0), version: JobVersion(1), status: JobStatus::Failed };
+        case.lab.report(TaskId(0), TaskState::Complete).unwrap();
+        case.lab.done(failed).unwrap();
+        assert!(verdict(&case).contains("is failed after 1 successes"));
     }
 }

@@ -7,6 +7,7 @@ mod exact_once;
 mod fenced_plans;
 mod indexes;
 mod just_down;
+mod known_nodes;
 mod leadership;
 mod lost_nodes;
 mod monotone_states;
@@ -87,7 +88,7 @@ impl Invariant {
 }
 
 /// All of them.
-pub const ALL: [Invariant; 20] = [
+pub const ALL: [Invariant; 21] = [
     acknowledged_jobs::INVARIANT,
     capacity::INVARIANT,
     converged::INVARIANT,
@@ -95,6 +96,7 @@ pub const ALL: [Invariant; 20] = [
     fenced_plans::INVARIANT,
     indexes::INVARIANT,
     just_down::INVARIANT,
+    known_nodes::INVARIANT,
     leadership::INVARIANT,
     lost_nodes::INVARIANT,
     monotone_states::INVARIANT,

@@ -11,7 +11,7 @@ use super::{
     dispatcher::Link,
     queue::{Answer, Event},
 };
-use crate::counters::Sometimes;
+use crate::{counters::Sometimes, generate};
 
 /// How often a leader looks at its leases, in milliseconds.
 const LEASE_CHECK_MS: u64 = 250;
@@ -91,12 +91,12 @@ impl World {
         self.at(LEASE_CHECK_MS, Event::Lease { term });
     }
 
-    /// In some worlds lost nodes are given up within a run.
+    /// In some worlds lost nodes are given up within a run, and little or no history is kept.
     fn choose_settings(&mut self, term: Term) {
-        if self.rng.chance(0.5) {
-            let settings = Settings { orphan_after: ORPHAN_AFTER, ..Settings::default() };
-            self.propose(term, 1, Command::UpdateSettings { settings }, Answer::Controller);
-        }
+        let orphan_after = if self.rng.chance(0.5) { ORPHAN_AFTER } else { Settings::default().orphan_after };
+        let task_history = generate::pick(&mut self.rng, &[5, 1, 0], 5);
+        let settings = Settings { orphan_after, task_history, ..Settings::default() };
+        self.propose(term, 1, Command::UpdateSettings { settings }, Answer::Controller);
     }
 
     /// The leader dies, or is cut off and goes on for a while without knowing.

@@ -24,8 +24,9 @@ pub(super) fn encode(command: &Command) -> Vec<u8> {
         C::DeleteJob { namespace, name, purge } => {
             pb::DeleteJob { namespace: text(namespace), name: text(name), purge: *purge }.encode_to_vec()
         }
-        C::SetJobStatus { job, status } => {
-            pb::SetJobStatus { job: job.0, status: number::<pb::JobStatus, _>(*status) }.encode_to_vec()
+        C::SetJobStatus { job, version, status } => {
+            let status = number::<pb::JobStatus, _>(*status);
+            pb::SetJobStatus { job: job.0, version: version.0, status }.encode_to_vec()
         }
         C::ForgetJob { job } => pb::ForgetJob { job: job.0 }.encode_to_vec(),
         C::CreateTasks { job, version, groups } => {

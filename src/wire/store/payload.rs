@@ -68,7 +68,7 @@ impl TryFrom<pb::SetJobStatus> for Command {
 
     fn try_from(value: pb::SetJobStatus) -> Result<Self, Halt> {
         let status = word::<pb::JobStatus, _>("job status", value.status)?;
-        Ok(Self::SetJobStatus { job: JobId(value.job), status })
+        Ok(Self::SetJobStatus { job: JobId(value.job), version: JobVersion(value.version), status })
     }
 }
 

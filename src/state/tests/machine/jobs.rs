@@ -92,7 +92,7 @@ fn what_cannot_be_is_refused_by_name() {
     assert!(matches!(refusal(&mut lab, gone), Rejection::Gone { what: "job", id: 99 }));
     let active = Command::ForgetJob { job: JobId(0) };
     assert!(matches!(refusal(&mut lab, active), Rejection::WrongJobStatus { .. }));
-    let stopped = Command::SetJobStatus { job: JobId(0), status: JobStatus::Stopped };
+    let stopped = Command::SetJobStatus { job: JobId(0), version: JobVersion(1), status: JobStatus::Stopped };
     assert!(matches!(refusal(&mut lab, stopped), Rejection::WrongJobStatus { .. }));
 }
 
@@ -141,7 +141,11 @@ fn a_batch_that_ended_counts_afresh_when_it_gets_something_new_to_do() {
     lab.done(Command::AssignTasks { placements: vec![(task, node)] }).unwrap();
     lab.report(task, TaskState::Complete).unwrap();
     assert_eq!(record(&lab, job).succeeded, 1);
-    lab.done(Command::SetJobStatus { job, status: JobStatus::Complete }).unwrap();
+    let end =
+        |version| Command::SetJobStatus { job, version: JobVersion(version), status: JobStatus::Complete };
+    lab.done(end(1)).unwrap();
     lab.done(apply(batch(2), None)).unwrap();
     assert_eq!((record(&lab, job).succeeded, record(&lab, job).status), (0, JobStatus::Active));
+    let late = refusal(&mut lab, end(1));
+    assert!(matches!(late, Rejection::WrongJobStatus { .. }), "that end is not the new version's");
 }

@@ -58,7 +58,9 @@ fn on_jobs() -> impl Strategy<Value = Command> {
         1 => (job_name(), any::<bool>()).prop_map(|(job, purge)| Command::DeleteJob {
             namespace: name("default"), name: name(job), purge,
         }),
-        1 => (0..4_u32, status).prop_map(|(job, status)| Command::SetJobStatus { job: JobId(job), status }),
+        1 => (0..4_u32, 1..4_u32, status).prop_map(|(job, version, status)| Command::SetJobStatus {
+            job: JobId(job), version: JobVersion(version), status,
+        }),
         1 => (0..4_u32).prop_map(|job| Command::ForgetJob { job: JobId(job) }),
     ]
 }

@@ -185,7 +185,7 @@ fn work() -> Vec<Command> {
         Command::SetNodeStatus { node: NodeId(1), status: NodeStatus::Down, reason: "unheard for 5s".into() },
         Command::OrphanTasks { tasks: vec![TaskId(1)] },
         Command::RemoveTasks { tasks: vec![TaskId(1), TaskId(2)] },
-        Command::SetJobStatus { job: nap, status: JobStatus::Failed },
+        Command::SetJobStatus { job: nap, version: JobVersion(1), status: JobStatus::Failed },
         Command::DeleteJob { namespace: Name::default_namespace(), name: name("old"), purge: true },
         Command::ForgetJob { job: old },
     ]

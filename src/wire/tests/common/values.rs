@@ -370,7 +370,11 @@ fn edit() -> impl Strategy<Value = Command> {
             name,
             purge
         }),
-        (any::<u32>(), status).prop_map(|(job, status)| Command::SetJobStatus { job: JobId(job), status }),
+        (any::<u32>(), any::<u32>(), status).prop_map(|(job, version, status)| Command::SetJobStatus {
+            job: JobId(job),
+            version: JobVersion(version),
+            status
+        }),
         any::<u32>().prop_map(|job| Command::ForgetJob { job: JobId(job) }),
     ]
 }

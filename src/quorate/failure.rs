@@ -90,6 +90,12 @@ impl Failure {
         Self { broken_pipe, ..Self::new(1, format!("cannot write to standard output: {error}")) }
     }
 
+    /// The same without the hints that say `words`: what was done already.
+    pub(crate) fn without_hint(mut self, words: &str) -> Self {
+        self.told.hints.retain(|hint| !hint.contains(words));
+        self
+    }
+
     fn of_api(error: &ApiError) -> Self {
         let metadata = |key: &str| error.metadata.get(key).map(String::as_str);
         let answered_by = metadata("manager").map(|manager| match (metadata("leader"), metadata("term")) {
@@ -97,7 +103,7 @@ impl Failure {
             _ => manager.to_owned(),
         });
         let told = Told {
-            message: error.message.clone(),
+            message: without_violations(error),
             code: Some((screaming(error.reason.code()), error.reason.to_string())),
             details: error.violations.0.iter().map(ToString::to_string).collect(),
             hints: error.hints(),
@@ -202,6 +208,15 @@ impl From<ClientError> for Failure {
     }
 }
 
+/// The message of a refusal without the violation that it repeats: all of them stand below it.
+fn without_violations(error: &ApiError) -> String {
+    let first = error.violations.0.first().map(|first| format!(": {first}"));
+    match first.and_then(|first| error.message.find(&first)) {
+        Some(at) => error.message[..at].to_owned(),
+        None => error.message.clone(),
+    }
+}
+
 /// The time was up: what the managers said last tells most.
 fn deadline(
     message: &str,
@@ -210,8 +225,10 @@ fn deadline(
     request_id: Option<&str>,
     tries: Vec<String>,
 ) -> Failure {
+    let refused = !tries.is_empty() && tries.iter().all(|one| one.contains(": cannot connect: "));
     let reason = match (outcome_unknown, request_id) {
         (true, _) => Reason::CommitTimeout,
+        (false, None) if refused && last.is_none() => Reason::Unreachable,
         (false, Some(_)) => Reason::Unreachable,
         (false, None) => Reason::ReadTimeout,
     };
@@ -278,6 +295,36 @@ mod tests {
                 hints[0], hints[1]
             )
         );
+    }
+
+    #[test]
+    fn a_violation_is_said_once() {
+        let mut violations = quorate_model::InvalidList::default();
+        violations.push("name", "is too long");
+        let error = ApiError::invalid(Reason::JobInvalid, "the job", violations);
+        let failure = Failure::of_api(&error);
+        let shown = failure.to_text(Style::plain());
+        assert!(shown.starts_with("error: the job is not valid  "), "{shown}");
+        assert_eq!(shown.matches("name: is too long").count(), 1, "{shown}");
+    }
+
+    #[test]
+    fn a_read_whose_endpoints_all_refuse_is_unreachable_however_short_the_time() {
+        let refused =
+            Try { endpoint: "127.0.0.1:1".into(), times: 1, failure: "cannot connect: refused".into() };
+        let shown = |tries| {
+            text(ClientError::Deadline {
+                after: Duration::from_millis(50),
+                tries,
+                last: None,
+                request_id: None,
+                outcome_unknown: false,
+            })
+        };
+        assert!(shown(vec![refused.clone()]).1.contains("UNREACHABLE"));
+        let silent = Try { failure: "no answer in time".into(), ..refused.clone() };
+        let (exit, late) = shown(vec![refused, silent]);
+        assert!(exit == 9 && late.contains("READ_TIMEOUT") && late.contains("--consistency stale"), "{late}");
     }
 
     #[test]

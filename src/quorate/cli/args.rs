@@ -10,11 +10,23 @@ use crate::document::Format;
 use crate::render::Style;
 
 /// What every help page ends with.
-const AFTER: &str = "\
-Exit codes: 0 done · 1 failed · 2 usage · 3 accepted, but not all tasks can be placed · 4 the job failed · \
-5 invalid file or argument · 6 not found · 7 conflict · 8 permission denied · 9 no leader, unreachable or out of time \
-(retry is sensible) · 12 the cluster works but tolerates no further failure · 130 interrupted while waiting (the work \
-goes on)";
+const AFTER: &str = "The exit codes: quorate help exit-codes";
+
+/// What each exit code means.
+pub(crate) const EXIT_CODES: &str = "\
+CODE  MEANING
+   0  done (and converged, where the command waited)
+   1  failed, not classified
+   2  usage
+   3  accepted, but not all tasks can be placed
+   4  the job failed, or replicas gave up
+   5  invalid file or argument
+   6  not found
+   7  conflict: the etag moved, or it exists already
+   8  permission denied
+   9  no leader, no quorum, unreachable or out of time (retry is sensible)
+  12  cluster status: works, but tolerates no further failure
+ 130  interrupted while waiting; the work goes on";
 
 /// A highly available control plane for containers.
 #[derive(Debug, Parser)]
@@ -52,7 +64,7 @@ pub(crate) struct Global {
     #[arg(short = 'o', long, global = true, env = "QUORATE_OUTPUT", value_enum, default_value_t = Output::Table)]
     pub(crate) output: Output,
     /// The most that the command takes [default: 10s, or 5m where it waits for tasks]
-    #[arg(long, global = true, value_name = "TIME", value_parser = span)]
+    #[arg(long, global = true, value_name = "TIME", value_parser = patience)]
     pub(crate) timeout: Option<Duration>,
     /// How fresh answers must be: linearizable needs a quorum, stale works without a leader
     #[arg(
@@ -91,6 +103,12 @@ impl Global {
 /// A duration as a flag.
 pub(crate) fn span(text: &str) -> Result<Duration, String> {
     quorate_base::parse_duration(text).map_err(|error| error.to_string())
+}
+
+/// A time that something may take: none at all allows nothing.
+fn patience(text: &str) -> Result<Duration, String> {
+    let given = span(text)?;
+    if given.is_zero() { Err("must be longer than 0s".to_owned()) } else { Ok(given) }
 }
 
 /// How results are printed.
@@ -176,6 +194,9 @@ pub(crate) enum Command {
     },
     /// Print the version
     Version,
+    /// What each exit code means
+    #[command(name = "exit-codes", hide = true, about = EXIT_CODES, help_template = "{about}")]
+    ExitCodes,
     /// Print a completion script for a shell
     Completion {
         /// Which shell
@@ -381,6 +402,7 @@ pub(crate) mod tests {
             "quorate stop",
             "quorate scale",
             "quorate ps --timeout 5",
+            "quorate ps --timeout 0s",
             "quorate ps -o yaml",
             "quorate ps --security tls",
             "quorate launch",

@@ -25,6 +25,14 @@ pub(super) async fn status(context: &Context) -> Result<(), Failure> {
         Health::Good => Ok(()),
         Health::Fragile => Err(Failure::new(FRAGILE, "the next failure of a manager stops all writes")
             .hint("start the managers that do not answer")),
+        Health::NotFormed => Err(Failure::new(NO_LEADER, "the cluster is not formed yet")
+            .hint("start the managers that are waited for; a manager's log says which it looks for")),
+        Health::NoQuorum => Err(Failure::new(NO_LEADER, format!("no quorum: {}", view.quorum_words()))
+            .hint("start the managers that do not answer; running tasks go on meanwhile")),
+        Health::NoLeader if answers.iter().all(|one| one.answer.is_ok()) => {
+            Err(Failure::new(NO_LEADER, "no manager leads")
+                .hint("an election takes seconds: look again; running tasks go on meanwhile"))
+        }
         Health::NoLeader => Err(Failure::new(NO_LEADER, "no manager leads")
             .hint("start the managers that do not answer; running tasks go on meanwhile")),
     }

@@ -28,7 +28,7 @@ pub(crate) struct Context {
 }
 
 /// A job as the API names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct JobKey {
     /// Namespace.
     pub(crate) namespace: String,

@@ -1,5 +1,6 @@
 //! `run`, `stop`, `scale`, `job`
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use quorate_base::Mono;
@@ -101,7 +102,14 @@ pub(super) async fn run(context: &Context, args: RunArgs) -> Result<(), Failure>
 
 /// A refusal by the managers, at the places of the file.
 fn refused(job: &Loaded, error: ClientError) -> Failure {
-    let violations = error.api().map(|api| api.violations.0.clone()).unwrap_or_default();
+    let mut violations = error.api().map(|api| api.violations.0.clone()).unwrap_or_default();
+    // Not of the file: it has no place there.
+    if let Some(at) = violations.iter().position(|one| one.path == "etag") {
+        let message = format!("--etag: {}", violations.swap_remove(at).reason);
+        if violations.is_empty() {
+            return Failure::new(5, message).hint("quorate status JOB    shows the etag of a job");
+        }
+    }
     let problems = violations.iter().map(|one| job.problem(&one.path, &one.reason)).collect();
     Failure::from(error).with_problems(problems)
 }
@@ -127,7 +135,9 @@ fn announce(
         (false, false) => format!("updated to version {version}"),
     };
     let revision = if dry_run { String::new() } else { format!("   revision {}", answer.revision) };
-    print(&format!("job {namespace}/{name}: {what}{revision}"))
+    // A sentence reads on; a finding stands behind a colon.
+    let colon = if dry_run { "" } else { ":" };
+    print(&format!("job {namespace}/{name}{colon} {what}{revision}"))
 }
 
 pub(super) async fn stop(context: &Context, args: StopArgs) -> Result<(), Failure> {
@@ -136,7 +146,8 @@ pub(super) async fn stop(context: &Context, args: StopArgs) -> Result<(), Failur
     let request_id = context.request_id(keys.len())?;
     if args.purge && !args.yes {
         let names: Vec<String> = keys.iter().map(|key| format!("{}/{}", key.namespace, key.name)).collect();
-        let question = format!("Stop {} and forget everything about it?", names.join(", "));
+        let them = if names.len() == 1 { "it" } else { "them" };
+        let question = format!("Stop {} and forget everything about {them}?", names.join(", "));
         if !context.confirm(&question)? {
             return Err(Failure::new(1, "nothing was changed"));
         }
@@ -161,6 +172,11 @@ pub(super) async fn stop(context: &Context, args: StopArgs) -> Result<(), Failur
 pub(super) async fn scale(context: &Context, args: ScaleArgs) -> Result<(), Failure> {
     let start = context.clock.monotonic();
     let targets = args.targets.iter().map(|text| target(context, text)).collect::<Result<Vec<_>, _>>()?;
+    let mut seen = BTreeSet::new();
+    if let Some((twice, _)) = targets.iter().find(|(key, _)| !seen.insert(key)) {
+        let message = format!("{}/{} is given twice: name each job once", twice.namespace, twice.name);
+        return Err(Failure::new(2, message));
+    }
     let request_id = context.request_id(targets.len())?;
     let mut accepted = Vec::new();
     for (key, replicas) in targets {

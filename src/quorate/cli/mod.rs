@@ -18,7 +18,8 @@ use clap::CommandFactory as _;
 use quorate_telemetry::logging::{self, Format, Identity, LogConfig};
 
 use crate::cli::args::{
-    AgentVerb, Cli, ClusterVerb, Command, JobVerb, ManagerVerb, NodeVerb, Output, TaskVerb,
+    AgentVerb, Cli, ClusterVerb, Command, Consistency, EXIT_CODES, JobVerb, ManagerVerb, NodeVerb, Output,
+    TaskVerb,
 };
 use crate::cli::context::Context;
 use crate::daemon;
@@ -27,11 +28,13 @@ use crate::failure::Failure;
 /// Does what was asked for; the exit code says how it went (listed at the end of `quorate --help`).
 pub(crate) fn run(cli: Cli) -> ExitCode {
     let (json, style) = (cli.global.output == Output::Json, cli.global.style());
+    let stale = cli.global.consistency == Consistency::Stale;
     match dispatch(cli) {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever read our output had enough: nothing to say, and nobody to say it to.
         Err(Failure { broken_pipe: true, .. }) => ExitCode::SUCCESS,
         Err(failure) => {
+            let failure = if stale { failure.without_hint("--consistency stale") } else { failure };
             let text = if json { failure.to_json() } else { failure.to_text(style) };
             let _ = writeln!(std::io::stderr(), "{text}");
             ExitCode::from(failure.exit)
@@ -43,6 +46,7 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
     let global = cli.global;
     match cli.command {
         Command::Version => version(global.output),
+        Command::ExitCodes => context::print(EXIT_CODES),
         Command::Completion { shell } => completion(shell),
         Command::Manager { verb: ManagerVerb::Run(args) } => daemon::run_manager(&args, global.security),
         Command::Agent { verb: AgentVerb::Run(args) } => daemon::run_agent(&args, global.security),
@@ -72,9 +76,11 @@ async fn client_verb(verb: Command, context: Context) -> Result<(), Failure> {
         Command::Node { verb: NodeVerb::Inspect { node } } => node::inspect(&context, &node).await,
         Command::Cluster { verb: ClusterVerb::Status } => cluster::status(&context).await,
         // Done without a client, by the caller.
-        Command::Version | Command::Completion { .. } | Command::Manager { .. } | Command::Agent { .. } => {
-            Ok(())
-        }
+        Command::Version
+        | Command::ExitCodes
+        | Command::Completion { .. }
+        | Command::Manager { .. }
+        | Command::Agent { .. } => Ok(()),
     }
 }
 

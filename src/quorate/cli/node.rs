@@ -11,7 +11,8 @@ pub(super) async fn list(context: &Context) -> Result<(), Failure> {
     let request = ListNodesRequest { read: context.read(), ..ListNodesRequest::default() };
     let answer = pages::nodes(context, request).await?;
     if context.global.quiet && !context.json() {
-        let names: Vec<&str> = answer.nodes.iter().map(|node| node.name.as_str()).collect();
+        let sorted = render::node::by_name(&answer.nodes);
+        let names: Vec<&str> = sorted.iter().map(|node| node.name.as_str()).collect();
         return print(&names.join("\n"));
     }
     context.answer(&answer, || render::node::table(&answer.nodes, context.now()))

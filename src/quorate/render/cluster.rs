@@ -31,6 +31,10 @@ pub(crate) enum Health {
     Fragile,
     /// No leader answers.
     NoLeader,
+    /// Fewer managers answer than a decision needs.
+    NoQuorum,
+    /// The managers have not found each other yet.
+    NotFormed,
 }
 
 fn meta(answer: &GetClusterStatusResponse) -> ResponseMeta {
@@ -72,15 +76,48 @@ impl<'a> View<'a> {
     /// How the cluster is.
     pub(crate) fn health(&self) -> Health {
         match () {
+            () if self.forming() => Health::NotFormed,
+            () if self.best.is_some() && self.answering_voters < self.quorum() => Health::NoQuorum,
             () if !self.leads => Health::NoLeader,
             () if self.voters > 1 && self.tolerates() == 0 => Health::Fragile,
             () => Health::Good,
         }
     }
 
+    /// Whether those who answer belong to no cluster yet.
+    fn forming(&self) -> bool {
+        self.best.is_some() && self.voters == 0
+    }
+
+    /// Whom those who answer wait for before there is a cluster.
+    fn formation(&self) -> String {
+        let silent: Vec<&str> =
+            self.answers.iter().filter(|one| one.answer.is_err()).map(|one| one.endpoint.as_str()).collect();
+        let mut joining: Vec<String> = self.given().map(|answer| meta(answer).manager).collect();
+        joining.sort();
+        let (who, verb) = (joining.join(", "), if joining.len() == 1 { "is" } else { "are" });
+        match silent.as_slice() {
+            [] => format!("not formed yet: {who} {verb} joining"),
+            silent => format!("not formed yet: {who} {verb} waiting for {}", silent.join(", ")),
+        }
+    }
+
+    fn given(&self) -> impl Iterator<Item = &'a GetClusterStatusResponse> {
+        self.answers.iter().filter_map(|one| one.answer.as_ref().ok())
+    }
+
+    /// How many voters answer, of how many, as a clause.
+    pub(crate) fn quorum_words(&self) -> String {
+        let verb = if self.answering_voters == 1 { "answers" } else { "answer" };
+        format!("{} of {} managers {verb}, {} are needed", self.answering_voters, self.voters, self.quorum())
+    }
+
     /// One line about all of it.
     pub(crate) fn headline(&self) -> String {
         let Some(best) = self.best else { return "no manager answers".to_owned() };
+        if self.forming() {
+            return format!("cluster {}", self.formation());
+        }
         let meta = meta(best);
         let mut parts = vec![format!("cluster {}", or_none(&meta.cluster_id))];
         parts.push(format!("quorum {} of {}", self.quorum(), self.voters));
@@ -193,42 +230,54 @@ impl<'a> View<'a> {
         self.answers.iter().any(|one| one.endpoint == address && one.answer.is_err()).then_some("silent")
     }
 
-    /// What is not as it should be: silence, and managers that see another leader, term or cluster.
+    /// What is not as it should be, the gravest first: no leader, silence, and managers that see another leader, term or
+    /// cluster, by name.
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        for one in self.answers {
-            if let Err(failed) = &one.answer {
-                notes.push(format!("{} does not answer: {}", one.endpoint, failed.failure));
-            }
+        let top = self.best.map(meta).unwrap_or_default();
+        match self.health() {
+            Health::NoQuorum => notes.push(format!("no quorum: {}; writes wait", self.quorum_words())),
+            Health::NoLeader if self.best.is_some() => notes.push(format!(
+                "no leader: {} of {} managers answer, and none is elected since term {}; writes wait",
+                self.answering_voters, self.voters, top.term
+            )),
+            _ => {}
         }
-        let Some(best) = self.best else { return notes };
-        let top = meta(best);
-        for answer in self.answers.iter().filter_map(|one| one.answer.as_ref().ok()) {
-            let own = meta(answer);
-            let said = |leader: &str| if leader.is_empty() { "nobody".to_owned() } else { leader.to_owned() };
-            if own.cluster_id != top.cluster_id && !own.cluster_id.is_empty() {
-                notes.push(format!("{} belongs to another cluster: {}", own.manager, own.cluster_id));
-            } else if (&own.leader, own.term) != (&top.leader, top.term) {
-                notes.push(format!(
-                    "{} says that {} leads (term {}), {} says {} (term {})",
-                    own.manager,
-                    said(&own.leader),
-                    own.term,
-                    top.manager,
-                    said(&top.leader),
-                    top.term
-                ));
-            }
-        }
-        if !self.leads {
-            notes.push(format!(
-                "no leader: writes wait until {} of {} managers can reach each other ({} answer)",
-                self.quorum(),
-                self.voters,
-                self.answering_voters
-            ));
-        }
+        let mut silent: Vec<String> = self
+            .answers
+            .iter()
+            .filter_map(|one| Some((one, one.answer.as_ref().err()?)))
+            .map(|(one, failed)| format!("{} does not answer: {}", one.endpoint, failed.failure))
+            .collect();
+        silent.sort();
+        notes.append(&mut silent);
+        let mut others: Vec<String> =
+            self.given().filter_map(|answer| self.disagreement(answer, &top)).collect();
+        others.sort();
+        notes.append(&mut others);
         notes
+    }
+
+    /// How `answer` differs from the best one.
+    fn disagreement(&self, answer: &GetClusterStatusResponse, top: &ResponseMeta) -> Option<String> {
+        let own = meta(answer);
+        let nobody = own.leader.is_empty();
+        match () {
+            () if !own.cluster_id.is_empty() && own.cluster_id != top.cluster_id => {
+                Some(format!("{} belongs to another cluster: {}", own.manager, own.cluster_id))
+            }
+            // Who has not joined cannot know, and where none leads all say so.
+            () if state(answer) == ManagerState::Joining || (nobody && !self.leads) => None,
+            () if (&own.leader, own.term) == (&top.leader, top.term) => None,
+            () if nobody => Some(format!("{} knows no leader (term {})", own.manager, own.term)),
+            () if top.leader.is_empty() => {
+                Some(format!("{} says that {} leads (term {})", own.manager, own.leader, own.term))
+            }
+            () => Some(format!(
+                "{} says that {} leads (term {}), {} says {} (term {})",
+                own.manager, own.leader, own.term, top.manager, top.leader, top.term
+            )),
+        }
     }
 
     /// The same for programs.

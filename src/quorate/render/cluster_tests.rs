@@ -96,12 +96,55 @@ cluster 01JD0 · quorum 2 of 3 · tolerates no failure · leader m1 (term 7) · 
 fn without_a_leader_it_is_said_what_is_missing() {
     let answers = [silent(1), silent(2), answer(3, "", 8, 90)];
     let view = View::new(&answers);
-    assert_eq!(view.health(), Health::NoLeader);
+    assert_eq!(view.health(), Health::NoQuorum);
     assert_eq!(view.headline(), "cluster 01JD0 · quorum 2 of 3 · no leader (term 8) · revision 90");
     assert_eq!(
-        view.notes().last().map(String::as_str),
-        Some("no leader: writes wait until 2 of 3 managers can reach each other (1 answer)")
+        view.notes(),
+        [
+            "no quorum: 1 of 3 managers answers, 2 are needed; writes wait",
+            "127.0.0.1:7421 does not answer: cannot connect: refused",
+            "127.0.0.1:7422 does not answer: cannot connect: refused",
+        ]
     );
+}
+
+#[test]
+fn a_leader_whose_majority_is_silent_is_no_quorum() {
+    let answers = [answer(1, "m1", 7, 100), silent(2), silent(3)];
+    assert_eq!(View::new(&answers).health(), Health::NoQuorum);
+}
+
+#[test]
+fn where_all_answer_and_none_leads_the_term_is_told_and_nothing_else() {
+    let answers = [answer(3, "", 8, 90), answer(1, "", 8, 91), answer(2, "", 7, 91)];
+    let view = View::new(&answers);
+    assert_eq!(view.health(), Health::NoLeader);
+    assert_eq!(
+        view.notes(),
+        ["no leader: 3 of 3 managers answer, and none is elected since term 8; writes wait"]
+    );
+}
+
+#[test]
+fn before_a_cluster_is_formed_it_is_said_who_is_waited_for() {
+    let joining = |n| {
+        let mut one = answer(n, "", 0, 0);
+        if let Ok(answer) = &mut one.answer {
+            answer.managers.clear();
+            answer.meta.as_mut().unwrap().cluster_id.clear();
+            answer.raft.as_mut().unwrap().state = ManagerState::Joining.into();
+        }
+        one
+    };
+    let answers = [joining(2), silent(3), joining(1)];
+    let view = View::new(&answers);
+    assert_eq!(view.health(), Health::NotFormed);
+    assert_eq!(view.headline(), "cluster not formed yet: m1, m2 are waiting for 127.0.0.1:7423");
+    assert_eq!(view.notes(), ["127.0.0.1:7423 does not answer: cannot connect: refused"]);
+    assert_eq!(View::new(&[joining(1)]).headline(), "cluster not formed yet: m1 is joining");
+    // One that joins a cluster which stands says nothing about its leader.
+    let answers = [answer(1, "m1", 7, 9), answer(2, "m1", 7, 9), joining(3)];
+    assert!(View::new(&answers).notes().is_empty());
 }
 
 #[test]

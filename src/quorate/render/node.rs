@@ -25,9 +25,7 @@ pub(crate) fn table(nodes: &[Node], now: Timestamp) -> String {
         ("VERSION", Side::Left),
         ("", Side::Left),
     ]);
-    let mut sorted: Vec<&Node> = nodes.iter().collect();
-    sorted.sort_by_key(|node| natural(&node.name));
-    for node in sorted {
+    for node in by_name(nodes) {
         let (reserved, room) = (node.reserved.unwrap_or_default(), node.allocatable.unwrap_or_default());
         let share = |part: u64, whole: u64, print: fn(u64) -> String| {
             format!("{}/{}  {}%", print(part), print(whole), percent(part, whole))
@@ -47,6 +45,13 @@ pub(crate) fn table(nodes: &[Node], now: Timestamp) -> String {
         ]);
     }
     table.to_string()
+}
+
+/// The nodes, ordered by their names.
+pub(crate) fn by_name(nodes: &[Node]) -> Vec<&Node> {
+    let mut sorted: Vec<&Node> = nodes.iter().collect();
+    sorted.sort_by_key(|node| natural(&node.name));
+    sorted
 }
 
 /// Orders `n2` before `n10`: the name without its last digits, then those as a number.

@@ -4,7 +4,7 @@ use quorate_model::{ContainerSpec, ImagePull, Limits, Mount, Resources, RuntimeK
 
 use super::job::name_of;
 use crate::document::fields::{self, Fields, Known, join};
-use crate::document::{Node, Report};
+use crate::document::{Entry, Node, Report};
 
 /// What a container may hold; the same words are the short form at the top of a job.
 pub(super) const CONTAINER_FIELDS: Known = Known {
@@ -24,14 +24,16 @@ pub(super) const CONTAINER_FIELDS: Known = Known {
     later: &["hook", "secrets", "configs", "health", "security", "logs"],
 };
 
-const RUNTIMES: [(&str, RuntimeKind); 3] =
-    [("docker", RuntimeKind::Docker), ("process", RuntimeKind::Process), ("fake", RuntimeKind::Fake)];
+const RUNTIMES: [(&str, RuntimeKind); 2] =
+    [("docker", RuntimeKind::Docker), ("process", RuntimeKind::Process)];
+/// For tests of quorate itself: taken, but not offered.
+const FAKE: &str = "fake";
 
 /// The container of `fields`, whose path is `path` (empty in the short form). Mistakes go to `report`.
 pub(super) fn read(fields: &Fields<'_>, path: &str, report: &mut Report) -> ContainerSpec {
     let (reserve, limit) = resources(fields, path, report);
     ContainerSpec {
-        runtime: fields.word("runtime", &RUNTIMES, report).unwrap_or_default(),
+        runtime: runtime(fields, report),
         image: fields.get("image", report, fields::text),
         pull: pull(fields, path, report),
         command: fields.texts("command", report).unwrap_or_default(),
@@ -44,6 +46,14 @@ pub(super) fn read(fields: &Fields<'_>, path: &str, report: &mut Report) -> Cont
         limit,
         stop: stop(fields, path, report),
     }
+}
+
+fn runtime(container: &Fields<'_>, report: &mut Report) -> RuntimeKind {
+    let fake = |entry: &Entry| fields::text(&entry.node).is_ok_and(|word| word == FAKE);
+    if container.entry("runtime").is_some_and(fake) {
+        return RuntimeKind::Fake;
+    }
+    container.word("runtime", &RUNTIMES, report).unwrap_or_default()
 }
 
 fn pull(container: &Fields<'_>, path: &str, report: &mut Report) -> ImagePull {

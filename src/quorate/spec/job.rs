@@ -70,7 +70,6 @@ const JOB: Known = Known {
 enum Type {
     Service,
     Batch,
-    Later,
 }
 
 /// The job of `root`, or `None` with at least one mistake reported.
@@ -145,21 +144,17 @@ fn namespace_of(job: &Fields<'_>, asked: Option<&Name>, report: &mut Report) -> 
 }
 
 fn kind(job: &Fields<'_>, report: &mut Report) -> Option<JobKind> {
-    let words = [
-        ("service", Type::Service),
-        ("batch", Type::Batch),
-        ("global", Type::Later),
-        ("global-batch", Type::Later),
-    ];
+    const WORDS: [(&str, Type); 2] = [("service", Type::Service), ("batch", Type::Batch)];
+    /// Understood, but not offered.
+    const LATER: [&str; 2] = ["global", "global-batch"];
     let given = match job.entry("type") {
         Some(entry) => {
-            let word = job.word("type", &words, report)?;
-            if word == Type::Later {
+            if fields::text(&entry.node).is_ok_and(|word| LATER.contains(&word.as_str())) {
                 let message = "type: only service and batch are supported by this version of quorate";
                 report.push(entry.node.at, message);
                 return None;
             }
-            word
+            job.word("type", &WORDS, report)?
         }
         None => Type::Service,
     };
@@ -183,7 +178,7 @@ fn kind(job: &Fields<'_>, report: &mut Report) -> Option<JobKind> {
             let completions = completions.unwrap_or(1);
             JobKind::Batch { completions, parallelism: parallelism.unwrap_or(completions) }
         }
-        Type::Service | Type::Later => JobKind::Service { replicas: replicas.unwrap_or(1) },
+        Type::Service => JobKind::Service { replicas: replicas.unwrap_or(1) },
     })
 }
 

@@ -41,6 +41,22 @@ mod tests {
     }
 
     #[test]
+    fn the_exit_codes_are_listed() {
+        let (code, out, _) = quorate(&["help", "exit-codes"]);
+        assert_eq!(code, 0);
+        assert!(out.contains("\n   3  accepted, but not all tasks can be placed\n"), "{out}");
+        assert!(out.trim_end().ends_with(" 130  interrupted while waiting; the work goes on"), "{out}");
+    }
+
+    #[test]
+    fn stale_reads_are_not_hinted_at_where_the_read_was_stale() {
+        let args = ["-m", &nowhere(), "ps", "--consistency", "stale", "--timeout", "200ms"];
+        let (code, _, err) = quorate(&args);
+        assert_eq!(code, 9);
+        assert!(err.contains("UNREACHABLE") && !err.contains("--consistency stale"), "{err}");
+    }
+
+    #[test]
     fn completion_scripts_know_the_verbs() {
         for shell in ["bash", "zsh", "fish"] {
             let (code, out, err) = quorate(&["completion", shell]);
@@ -121,6 +137,7 @@ mod tests {
     fn arguments_that_contradict_are_refused() {
         let table: &[(&[&str], i32, &str)] = &[
             (&["scale", "web"], 2, "\"web\" is not JOB=REPLICAS"),
+            (&["scale", "web=6", "default/web=7"], 2, "default/web is given twice"),
             (&["scale", "web=-1"], 2, "\"web=-1\" is not JOB=REPLICAS"),
             (&["scale", "a=1", "b=2", "--request-id", "x"], 2, "--request-id names one write"),
             (&["stop", "web", "--purge"], 2, "add --yes"),

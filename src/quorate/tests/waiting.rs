@@ -315,7 +315,7 @@ mod tests {
         let (code, _, err) = fake.quorate(&["run", &name, "-d", "--request-id", "mine", "--etag", "0"]).await;
         assert_eq!((code, err.as_str()), (0, ""));
         let (code, out, _) = fake.quorate(&["run", &name, "--dry-run"]).await;
-        assert_eq!((code, out.as_str()), (0, "job default/web: is valid; nothing was written\n"));
+        assert_eq!((code, out.as_str()), (0, "job default/web is valid; nothing was written\n"));
         let state = lock(&fake.state);
         assert!(state.reads.is_empty());
         let first = &state.applied[0];

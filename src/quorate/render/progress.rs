@@ -105,7 +105,8 @@ pub(crate) fn line(moment: &Moment) -> String {
         format!("job={}/{} version={} {what}={done} desired={wanted}", job.namespace, job.name, job.version);
     let counts = job.counts.unwrap_or_default();
     for (count, what) in others(&counts) {
-        out.push_str(&format!(" {what}={count}"));
+        // A key of the log has no blanks.
+        out.push_str(&format!(" {}={count}", what.replace(' ', "_")));
     }
     out.push_str(&format!(" failed={}", counts.failed));
     if let Some(unplaced) = moment.unplaced().first() {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use quorate_state::{Actor, Command, Envelope, State};
 use quorate_storage::{LogOptions, MemoryDisk, OpenError, Opened, Storage};
 use quorate_wire::store::digest;
 use tempfile::TempDir;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 /// Nothing here takes longer unless it is stuck.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -328,15 +328,24 @@ pub(crate) async fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T
 }
 
 /// Acknowledged writes of a load that runs beside the faults.
-#[derive(Clone, Default)]
-pub(crate) struct Acknowledged(Arc<Mutex<BTreeSet<u64>>>);
+pub(crate) struct Acknowledged(watch::Sender<BTreeSet<u64>>);
 
 impl Acknowledged {
+    pub(crate) fn new() -> Acknowledged {
+        Acknowledged(watch::Sender::new(BTreeSet::new()))
+    }
+
     pub(crate) fn add(&self, id: u64) {
-        self.0.lock().unwrap().insert(id);
+        self.0.send_modify(|ids| drop(ids.insert(id)));
     }
 
     pub(crate) fn all(&self) -> BTreeSet<u64> {
-        self.0.lock().unwrap().clone()
+        self.0.borrow().clone()
+    }
+
+    /// Waits until so many writes more than now are acknowledged.
+    pub(crate) async fn more(&self, count: usize) {
+        let target = self.0.borrow().len() + count;
+        self.0.subscribe().wait_for(|ids| ids.len() >= target).await.unwrap();
     }
 }

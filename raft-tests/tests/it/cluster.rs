@@ -336,7 +336,7 @@ impl Acknowledged {
     }
 
     pub(crate) fn add(&self, id: u64) {
-        self.0.send_modify(|ids| drop(ids.insert(id)));
+        self.0.send_if_modified(|ids| ids.insert(id));
     }
 
     pub(crate) fn all(&self) -> BTreeSet<u64> {

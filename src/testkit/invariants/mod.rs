@@ -1,6 +1,7 @@
 //! What must hold in every history: one file each, with its source and a bad case that trips it.
 
 mod acknowledged_jobs;
+mod batch_ends;
 mod capacity;
 mod converged;
 mod exact_once;
@@ -88,8 +89,9 @@ impl Invariant {
 }
 
 /// All of them.
-pub const ALL: [Invariant; 21] = [
+pub const ALL: [Invariant; 22] = [
     acknowledged_jobs::INVARIANT,
+    batch_ends::INVARIANT,
     capacity::INVARIANT,
     converged::INVARIANT,
     exact_once::INVARIANT,

@@ -112,11 +112,17 @@ impl Driver {
                     debug!(%rejection, "part of a plan was refused; planning again");
                     clean = false;
                 }
-                Err(error @ (WriteError::Unknown | WriteError::Overloaded | WriteError::TooLarge { .. })) => {
+                // Not the leader for a moment: a quorum has not answered of late. If it lasts, the term ends.
+                Err(
+                    error @ (WriteError::Unknown
+                    | WriteError::Overloaded
+                    | WriteError::NotLeader
+                    | WriteError::TooLarge { .. }),
+                ) => {
                     warn!(%error, "part of a plan was not written; planning again");
                     clean = false;
                 }
-                Err(error @ (WriteError::NotLeader | WriteError::Stopped)) => return Err(error),
+                Err(error @ WriteError::Stopped) => return Err(error),
             }
         }
         Ok(clean)

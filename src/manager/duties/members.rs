@@ -6,11 +6,15 @@ use quorate_base::tasks::{TaskGroup, TaskKind};
 use quorate_model::{ClusterVersion, Manager, Name, RaftId, Revision, Term};
 use quorate_raft::MemberStatus;
 use quorate_state::Command;
+use tracing::warn;
 
 use crate::{core::Core, duties::actor, proposer::WriteError};
 
 /// Revisions within this time are answered by one look.
 const QUIET: Duration = Duration::from_millis(20);
+
+/// Pause after a write that failed.
+const RETRY: Duration = Duration::from_millis(50);
 
 /// Starts the duty in the term's group.
 pub(super) fn start(core: &Core, term: Term, group: &TaskGroup) {
@@ -26,8 +30,15 @@ async fn follow(core: Core, term: Term) -> Result<(), WriteError> {
         let members: Vec<MemberStatus> = core.node.status().members;
         let told: Vec<Manager> = members.iter().filter_map(told).collect();
         if told != known {
-            record(&core, term, &told).await?;
-            known = told;
+            match record(&core, term, &told).await {
+                Ok(()) => known = told,
+                Err(error @ WriteError::Stopped) => return Err(error),
+                Err(error) => {
+                    warn!(%error, "the table of managers was not written; trying again");
+                    tokio::time::sleep(RETRY).await;
+                    continue;
+                }
+            }
         }
         if applied.changed().await.is_err() {
             return Ok(());

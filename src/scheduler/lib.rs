@@ -6,7 +6,7 @@
 //! and the last tie-break is the node's number. The plan is optimistic: the
 //! state machine checks every placement again when it applies it.
 //!
-//! How: the nodes are laid out in arrays ([`Ledger`]); equal tasks (same job
+//! How: the nodes are laid out in arrays (`Ledger`); equal tasks (same job
 //! and version) form a group; a group is filtered against the nodes once, and
 //! its candidates wait in a heap by score, so that a further task of the group
 //! costs a logarithm and not another scan. Filters that depend on the node

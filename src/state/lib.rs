@@ -6,7 +6,7 @@
 //! everywhere.
 //!
 //! * [`Command`] is what a log entry asks for. Commands carry results (chosen
-//!   nodes, slots), never computations, so [`apply`] stays thin: check the
+//!   nodes, slots), never computations, so [`apply()`] stays thin: check the
 //!   fence, the request id and the preconditions, write, report [`Event`]s.
 //! * A refusal is a [`Rejection`], an answer to the caller. A [`Halt`] means
 //!   that this node cannot follow the log and must stop.

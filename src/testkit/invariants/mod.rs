@@ -1,6 +1,7 @@
 //! What must hold in every history: one file each, with its source and a bad case that trips it.
 
 mod acknowledged_jobs;
+mod back_off;
 mod batch_ends;
 mod capacity;
 mod converged;
@@ -89,8 +90,9 @@ impl Invariant {
 }
 
 /// All of them.
-pub const ALL: [Invariant; 22] = [
+pub const ALL: [Invariant; 23] = [
     acknowledged_jobs::INVARIANT,
+    back_off::INVARIANT,
     batch_ends::INVARIANT,
     capacity::INVARIANT,
     converged::INVARIANT,

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use quorate_base::id::RequestId;
-use quorate_model::{JobId, JobVersion, Name, NodeId, NodeStatus, TaskId, Term};
-use quorate_state::{Applied, Command, Envelope, Object, Receipt, State};
+use quorate_model::{JobId, JobVersion, Name, NodeId, NodeStatus, Slot, Task, TaskId, TaskState, Term};
+use quorate_state::{Applied, Change, Command, Envelope, Object, Receipt, State};
 
 /// The world's own records.
 #[derive(Debug, Default)]
@@ -23,6 +23,8 @@ pub struct Journal {
     pub calm_since: Option<u64>,
     /// When a plan of a leader was applied last, in milliseconds.
     pub last_plan: u64,
+    /// Slots whose newest task failed by itself: its version and when, in milliseconds.
+    pub failed: BTreeMap<(JobId, Slot), (JobVersion, u64)>,
     /// When a user changed each job last, in milliseconds.
     pub last_edit: BTreeMap<JobId, u64>,
     /// Newest words that each agent obeyed, by its identity.
@@ -71,8 +73,16 @@ impl Journal {
                 Object::Job(job) if by_user => {
                     self.last_edit.insert(job.id, now);
                 }
-                Object::Job(_) | Object::Task(_) | Object::Manager(_) | Object::Settings(_) => {}
+                Object::Task(task) => self.record_end(now, event.change, task),
+                Object::Job(_) | Object::Manager(_) | Object::Settings(_) => {}
             }
+        }
+    }
+
+    fn record_end(&mut self, now: u64, change: Change, task: &Task) {
+        let failed = matches!(task.status.state, TaskState::Failed | TaskState::Rejected);
+        if change == Change::Updated && failed && task.desired <= TaskState::Running {
+            self.failed.insert((task.job, task.slot), (task.version, now));
         }
     }
 

@@ -34,6 +34,8 @@ use fault::{Trouble, is_status};
 const CALL_SECONDS: u64 = 60;
 /// The longest that a container may live on after SIGKILL before the stop counts as failed.
 const KILL_DEADLINE: Duration = Duration::from_secs(30);
+/// How long the event of a lack of memory may come after the container's end.
+const LATE: Duration = Duration::from_secs(1);
 /// Between looks at an engine that ended a wait without an answer.
 const AGAIN: Duration = Duration::from_millis(200);
 
@@ -105,8 +107,29 @@ impl DockerRuntime {
     async fn see_ended(&self, unit: &Unit) -> Result<Seen, Fault> {
         let Some(container) = self.inspect_container(unit).await? else { return Ok(Seen::Absent) };
         let id = container.id.as_deref().unwrap_or_default();
-        let lacked_memory = look::may_have_lacked_memory(&container) && self.ooms.learn(id).await;
+        let lacked_memory =
+            look::may_have_lacked_memory(&container) && self.lacked_memory(&container, id).await;
         look::seen(&container, lacked_memory)
+    }
+
+    /// Asks the engine for the event of the container's last run. It is asked for the past too: the stream that
+    /// [`Self::follow`] reads may not have stood when the event was sent.
+    async fn lacked_memory(&self, container: &ContainerInspectResponse, id: &str) -> bool {
+        let (Ok(engine), Some(state)) = (self.engine().await, &container.state) else { return false };
+        let filters = HashMap::from([("container", vec![id]), ("event", vec!["oom"])]);
+        let until = self.clock.now().saturating_add(LATE).as_millis().div_ceil(1000).to_string();
+        let options = EventsOptionsBuilder::new()
+            .since(state.started_at.as_deref().unwrap_or("0"))
+            .until(&until)
+            .filters(&filters)
+            .build();
+        let mut events = engine.events(Some(options));
+        let found = tokio::time::timeout(LATE * 3, events.next()).await;
+        let lacked = matches!(found, Ok(Some(Ok(_))));
+        if lacked {
+            self.ooms.note(id.to_owned());
+        }
+        lacked
     }
 
     async fn make(&self, work: &Work) -> Result<Seen, Fault> {

@@ -5,21 +5,16 @@
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
-use std::time::Duration;
 
 use quorate_base::sync::lock;
-use tokio::sync::Notify;
 
 /// Containers that are remembered, at most.
 const MOST: usize = 256;
-/// How long the event may come after the end.
-const LATE: Duration = Duration::from_millis(500);
 
 /// Ids of containers that ran out of memory since they were started last.
 #[derive(Debug, Default)]
 pub(super) struct Ooms {
     ids: Mutex<VecDeque<String>>,
-    noted: Notify,
 }
 
 impl Ooms {
@@ -30,8 +25,6 @@ impl Ooms {
             ids.pop_front();
         }
         ids.push_back(id);
-        drop(ids);
-        self.noted.notify_waiters();
     }
 
     /// The container is started anew.
@@ -43,32 +36,17 @@ impl Ooms {
     pub(super) fn has(&self, id: &str) -> bool {
         lock(&self.ids).iter().any(|known| known == id)
     }
-
-    /// The same for one that has just ended: waits a little for the event.
-    pub(super) async fn learn(&self, id: &str) -> bool {
-        let learned = async {
-            loop {
-                let noted = self.noted.notified();
-                if self.has(id) {
-                    return;
-                }
-                noted.await;
-            }
-        };
-        tokio::time::timeout(LATE, learned).await.is_ok()
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn an_event_may_come_a_little_late() {
+    #[test]
+    fn a_start_forgets() {
         let ooms = Ooms::default();
-        assert!(!ooms.learn("a").await);
-        let (learned, ()) = tokio::join!(ooms.learn("a"), async { ooms.note("a".to_owned()) });
-        assert!(learned && ooms.has("a") && !ooms.has("b"));
+        ooms.note("a".to_owned());
+        assert!(ooms.has("a") && !ooms.has("b"));
         ooms.forget("a");
         assert!(!ooms.has("a"));
     }

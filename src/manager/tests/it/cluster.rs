@@ -86,18 +86,13 @@ impl Cluster {
         }
     }
 
-    /// Waits for a leader whose duties run, and returns its place.
+    /// Waits for a leader whose first writes every running member has, and returns its place.
     pub(crate) async fn leader(&self) -> usize {
         until("a leader that serves", async || {
-            for (i, member) in self.members.iter().enumerate() {
-                if let Some(manager) = &member.manager
-                    && manager.node().leadership().borrow().me
-                    && manager.node().view().managers().count() == self.members.len()
-                {
-                    return Some(i);
-                }
-            }
-            None
+            let running = || self.members.iter().filter_map(|m| m.manager.as_ref());
+            let all = running().all(|m| m.node().view().managers().count() == self.members.len());
+            let leads = |m: &Member| m.manager.as_ref().is_some_and(|m| m.node().leadership().borrow().me);
+            self.members.iter().position(leads).filter(|_| all)
         })
         .await
     }

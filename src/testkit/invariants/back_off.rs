@@ -1,5 +1,6 @@
 //! A task that failed is not started anew as if nothing had been: its row of failures goes on, or it is given up.
 
+use quorate_model::TaskState;
 use quorate_state::{Change, Object};
 
 use super::{Invariant, Step, Verdict, ensure};
@@ -16,9 +17,12 @@ fn check(step: &Step<'_>) -> Verdict {
     for event in &step.applied.events {
         let (Change::Created, Object::Task(task)) = (event.change, &event.object) else { continue };
         let Some((version, at)) = step.journal.failed.get(&(task.job, task.slot)) else { continue };
-        // The newest before it: a later one may have been stopped or have succeeded since.
+        // The newest before it: since then it may have succeeded, been stopped, or been lost with its node.
         let newest = step.before.tasks_of_slot(task.job, task.slot).next_back();
-        let same = newest.is_none_or(|old| old.status.state.is_failure() && old.version == *version);
+        let same = newest.is_none_or(|old| {
+            let failed = matches!(old.status.state, TaskState::Failed | TaskState::Rejected);
+            failed && old.desired <= TaskState::Running && old.version == *version
+        });
         let job = step.after.job(task.job);
         let edited = step.journal.last_edit.get(&task.job).is_some_and(|edit| edit >= at);
         let continues = same && !edited && job.is_some_and(|job| job.is_current(*version));
@@ -32,7 +36,7 @@ fn check(step: &Step<'_>) -> Verdict {
 #[cfg(test)]
 mod tests {
     use quorate_base::time::Timestamp;
-    use quorate_model::{JobId, JobVersion, Slot, TaskId, TaskState};
+    use quorate_model::{JobId, JobVersion, Slot, TaskId};
     use quorate_state::{Command, NewTasks};
 
     use super::*;

@@ -132,8 +132,11 @@ impl Session {
         {
             return Ok((known.id, name));
         }
-        // From here on it counts as heard: the controller may look before the answer is here.
-        if let Some(known) = view.node_named(&name) {
+        // From here on it counts as heard: the controller may look before the answer is here. Another agent that
+        // asks for the name renews nothing.
+        if let Some(known) = view.node_named(&name)
+            && known.agent == hello.agent_id
+        {
             self.leading.liveness.heard(known.id);
         }
         let command =

@@ -277,3 +277,53 @@ async fn rot_is_an_error_or_at_worst_cuts_the_last_group() {
     }
     assert!((80..100).contains(&refused), "{refused} of 100 were refused");
 }
+
+/// Options with which a purge takes several steps, the first with the next flush, and one request fills the queue.
+fn stepwise() -> LogOptions {
+    LogOptions { purge_step: 1, queue: 1, ..LogOptions::default() }
+}
+
+#[tokio::test]
+async fn nothing_is_acknowledged_after_a_purge_that_failed_in_the_background() {
+    let disk = MemoryDisk::new();
+    let log = Place::Memory(disk.clone()).open(stepwise()).storage.log;
+    for i in 0..5 {
+        append(&log, i, entries(i..i + 1, 1)).await;
+    }
+    disk.hold_flushes();
+    let mut purge = std::pin::pin!(log.purge(5, Bytes::from_static(b"5")));
+    assert!(poll!(purge.as_mut()).is_pending());
+    disk.wait_unflushed(1);
+    // One request fills the queue, and needs no write of its own; the next has been let in, and waits for room.
+    log.note_committed(Bytes::from_static(b"4")).await.unwrap();
+    let mut vote = std::pin::pin!(log.save_vote(Bytes::from_static(b"v")));
+    assert!(poll!(vote.as_mut()).is_pending());
+    disk.fail_next_write(io::ErrorKind::Other);
+    disk.release_flushes();
+    purge.await.unwrap();
+    assert!(log.failed().await.to_string().starts_with("purging the log failed"));
+    let refused = vote.await.unwrap_err();
+    assert!(refused.to_string().starts_with("the log is closed because"), "{refused}");
+    assert_eq!(log.vote(), None);
+}
+
+#[tokio::test]
+async fn whoever_waits_with_a_cut_that_fails_is_told_the_cause() {
+    let disk = MemoryDisk::new();
+    let log = Place::Memory(disk.clone()).open(LogOptions::default()).storage.log;
+    append(&log, 0, entries(0..5, 1)).await;
+    disk.hold_flushes();
+    let mut vote = std::pin::pin!(log.save_vote(Bytes::from_static(b"v")));
+    assert!(poll!(vote.as_mut()).is_pending());
+    disk.wait_unflushed(1);
+    let (done, acked) = ack();
+    log.append(5, entries(5..6, 1), done).await.unwrap();
+    let mut cut = std::pin::pin!(log.truncate(2));
+    assert!(poll!(cut.as_mut()).is_pending());
+    disk.fail_next_write(io::ErrorKind::Other);
+    disk.release_flushes();
+    vote.await.unwrap();
+    for refused in [acked.await.expect("its callback was dropped").unwrap_err(), cut.await.unwrap_err()] {
+        assert!(refused.to_string().starts_with("the log is closed because"), "{refused}");
+    }
+}

@@ -16,6 +16,7 @@ mod core;
 mod death;
 mod error;
 mod formation;
+mod leadership;
 mod log;
 mod machine;
 mod membership;

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use openraft::async_runtime::watch::WatchReceiver;
-use openraft::errors::{ClientWriteError, Fatal, RaftError};
-use openraft::{ChangeMembers, ServerState};
+use openraft::ChangeMembers;
+use openraft::errors::{ClientWriteError, RaftError};
 use quorate_base::{ClusterId, Rng, TaskGroup, TaskKind};
 use quorate_model::{RaftId, Revision};
 use quorate_pki::Security;
@@ -23,6 +22,7 @@ use crate::core::{Core, Parts};
 use crate::death;
 use crate::error::{FatalError, MembershipError, ProposeError, ReadError, StartError};
 use crate::formation;
+use crate::leadership;
 use crate::log::Log;
 use crate::machine::{StateMachine, Update};
 use crate::membership::replace_voters;
@@ -155,7 +155,7 @@ impl Node {
         rng: Rng,
     ) {
         let core = self.core.clone();
-        group.spawn(TaskKind::critical("raft-leadership"), async move { watch_leadership(&core).await });
+        group.spawn(TaskKind::critical("raft-leadership"), async move { leadership::watch(&core).await });
         let core = self.core.clone();
         group.spawn(TaskKind::critical("raft-reads"), async move { serve_reads(&core, reads).await });
         let (core, log) = (self.core.clone(), self.storage.log.clone());
@@ -348,52 +348,6 @@ impl Node {
             tracing::warn!(%error, "consensus did not end in order");
         }
         self.storage.clone().close().await;
-    }
-}
-
-/// Publishes who leads, and the death of the core.
-async fn watch_leadership(core: &Core) -> Result<(), FatalError> {
-    // These change only with what matters here, and end with the core.
-    let mut changes = core.raft.server_metrics();
-    let mut answers = core.raft.metrics();
-    loop {
-        let change = changes.borrow_and_update().clone();
-        let metrics = answers.borrow_and_update().clone();
-        let (leadership, left) = core.judge_leadership(&metrics);
-        // openraft publishes the full figures after the change itself: these may be from before it, and nothing else
-        // would wake this loop for the rest of the term.
-        let behind = change.vote != metrics.vote
-            || change.state != metrics.state
-            || change.current_leader != metrics.current_leader
-            || change.membership_config != metrics.membership_config;
-        // A leader that lost its quorum may find it again in the same term.
-        let lost = metrics.state == ServerState::Leader && !leadership.me;
-        core.leadership.send_if_modified(|l| {
-            let changed = *l != leadership;
-            *l = leadership;
-            changed
-        });
-        let silent = async {
-            match left {
-                Some(left) => tokio::time::sleep(left).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            changed = changes.changed() => if changed.is_err() { break },
-            answered = answers.changed(), if lost || behind => if answered.is_err() { break },
-            () = core.heard_again.notified() => {}
-            () = silent => {}
-        }
-    }
-    core.leadership.send_modify(|l| *l = Leadership { leader: None, me: false, ..l.clone() });
-    match core.metrics().running_state {
-        Ok(()) | Err(Fatal::Stopped) => Ok(()),
-        Err(e) => {
-            let error = FatalError::Core(e.to_string());
-            core.fail(error.clone());
-            Err(error)
-        }
     }
 }
 

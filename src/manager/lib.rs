@@ -15,6 +15,7 @@ pub mod core;
 pub mod dispatcher;
 pub mod duties;
 pub mod health;
+mod http;
 pub mod manager;
 pub mod proposer;
 pub mod routing;

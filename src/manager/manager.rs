@@ -29,13 +29,13 @@ use crate::{
     core::{Core, Leading},
     dispatcher::Dispatcher,
     duties::Duties,
-    health,
+    health, http,
     proposer::Proposer,
     routing::Router,
 };
 
 /// Largest message of a client: a specification and room around it.
-const MAX_API_MESSAGE: usize = 4 << 20;
+pub(crate) const MAX_API_MESSAGE: usize = 4 << 20;
 /// Largest message of an agent.
 const MAX_AGENT_MESSAGE: usize = 16 << 20;
 /// How long an orderly stop may take.
@@ -288,7 +288,7 @@ async fn serve(
     let agents =
         Routes::new(AgentServiceServer::new(dispatcher.clone()).max_decoding_message_size(MAX_AGENT_MESSAGE));
     let peers = Routes::new(core.node.service());
-    spawn_grpc(config, Profile::Api, "api server", api, listeners.api, group);
+    spawn_grpc(config, Profile::Api, "api server", http::ways_in(api), listeners.api, group);
     spawn_grpc(config, Profile::Agent, "agent server", agents, listeners.agents, group);
     spawn_grpc(config, Profile::Peer, "peer server", peers, listeners.raft, group);
     let http = admin::routes(core.clone(), metrics, group.clone());

@@ -123,6 +123,7 @@ impl Security {
     }
 
     /// A gRPC server for `profile`: pings silent connections and closes dead ones, bounds calls, headers and buffers.
+    /// That of [`Profile::Api`] takes HTTP/1.1 on the same port, for clients that have nothing else.
     pub fn server(&self, profile: Profile) -> Server {
         let tuning = profile.tuning();
         Server::builder()
@@ -132,5 +133,6 @@ impl Security {
             .initial_stream_window_size(tuning.stream_window)
             .initial_connection_window_size(tuning.connection_window)
             .http2_max_header_list_size(MAX_HEADER_BYTES)
+            .accept_http1(profile == Profile::Api)
     }
 }

@@ -1,6 +1,7 @@
 //! Generates the protobuf code of every package below `proto/`.
 
 use std::{
+    collections::BTreeMap,
     env,
     error::Error,
     fmt::Write as _,
@@ -9,6 +10,7 @@ use std::{
 };
 
 use prost::Message as _;
+use prost_types::FileDescriptorSet;
 
 /// Packages that clients may see: they have JSON and are part of the reflection service.
 const PUBLIC: [&str; 2] = ["quorate.api.v1", "quorate.common.v1"];
@@ -46,6 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     packages.dedup();
     fs::write(out.join("modules.rs"), modules(&packages)?)?;
 
+    fs::write(out.join("methods.rs"), methods(&bare)?)?;
     bare.file.retain(|f| PUBLIC.contains(&f.package()) || f.package().starts_with("google."));
     fs::write(out.join("public.fds"), bare.encode_to_vec())?;
     Ok(())
@@ -79,4 +82,26 @@ fn modules(packages: &[String]) -> Result<String, Box<dyn Error>> {
         writeln!(names, "pub use quorate::{name}::v1 as {name};")?;
     }
     Ok(format!("mod quorate {{\n{tree}}}\n{names}"))
+}
+
+/// The table of the public API's calls, by path. Names in Rust are those of the `.proto` files: the lint asks for a
+/// message of its own for every request and response, in the package of the service.
+fn methods(set: &FileDescriptorSet) -> Result<String, Box<dyn Error>> {
+    let mut rows = BTreeMap::new();
+    for file in set.file.iter().filter(|f| PUBLIC.contains(&f.package())) {
+        let package = file.package();
+        let module = package.trim_start_matches("quorate.").trim_end_matches(".v1");
+        let message = |full: &str| -> Result<String, Box<dyn Error>> {
+            let own = full.strip_prefix(&format!(".{package}."));
+            Ok(format!("crate::generated::{module}::{}", own.ok_or("a message of another package")?))
+        };
+        for (service, method) in file.service.iter().flat_map(|s| s.method.iter().map(move |m| (s, m))) {
+            let path = format!("/{package}.{}/{}", service.name(), method.name());
+            let (request, response) = (message(method.input_type())?, message(method.output_type())?);
+            let streams = format!("({}, {})", method.client_streaming(), method.server_streaming());
+            let row = format!("Method::new::<{request}, {response}>({path:?}, {streams}),");
+            rows.insert(path, row);
+        }
+    }
+    Ok(format!("&[{}]", rows.into_values().collect::<Vec<_>>().join("\n")))
 }

@@ -21,6 +21,7 @@ mod generated {
 pub mod agent;
 pub mod api;
 pub mod common;
+pub mod json;
 pub mod status;
 pub mod store;
 

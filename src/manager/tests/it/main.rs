@@ -4,5 +4,7 @@
 
 mod agents;
 mod cluster;
+mod http;
 mod reads;
+mod store;
 mod writes;

@@ -8,6 +8,7 @@ TEST_IMAGE=quorate-test/busybox:1
 ENGINE_PID=""
 ENGINE_LOG=""
 APT_UPDATED=""
+VENV=""
 
 say() { printf '%s\n' "$*" >&2; }
 fail() { say "error: $*"; exit 1; }
@@ -105,3 +106,25 @@ build_release() {
 }
 
 CHAOS() { "$TARGET/release/chaos" --quorate "$TARGET/release/quorate" --root "$ROOT" "$@"; }
+
+# need_venv NAME PACKAGE…: a Python environment with exactly these packages at $TARGET/venv/NAME; sets VENV.
+need_venv() {
+    local name=$1 wanted log
+    shift
+    wanted=$(printf '%s\n' "$@")
+    VENV=$TARGET/venv/$name
+    [[ -x $VENV/bin/python && $(cat "$VENV/packages" 2>/dev/null) == "$wanted" ]] && return 0
+    rm -rf "$VENV"
+    log=$(mktemp)
+    say "making a Python environment with $* …"
+    mkdir -p "$TARGET/venv"
+    if ! python3 -m venv "$VENV" >"$log" 2>&1; then
+        apt_install python3 python3-venv && python3 -m venv "$VENV" >"$log" 2>&1 ||
+            { tail -n 5 "$log" >&2; rm -f "$log"; fail "Python cannot make an environment of its own"; }
+    fi
+    "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check "$@" >"$log" 2>&1 ||
+        { tail -n 5 "$log" >&2; rm -f "$log"; fail "the Python packages could not be installed: $*"; }
+    rm -f "$log"
+    # Last: what broke off before is made anew.
+    printf '%s\n' "$wanted" >"$VENV/packages"
+}

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use quorate_base::{tasks::TaskGroup, time::Clock};
-use quorate_manager::{Address, Addresses, Listeners, Manager, ManagerConfig};
+use quorate_manager::{Address, Addresses, Listeners, Manager, ManagerConfig, StartError};
 use quorate_model::{Name, Settings};
 use quorate_pki::Security;
 use quorate_raft::RaftConfig;
@@ -72,11 +72,22 @@ impl Cluster {
 
     /// Starts a member that does not run.
     pub(crate) async fn run(&mut self, at: usize) {
+        self.try_run(at).await.unwrap();
+    }
+
+    /// The same, where it may be refused.
+    pub(crate) async fn try_run(&mut self, at: usize) -> Result<(), StartError> {
         let member = &mut self.members[at];
         assert!(member.manager.is_none(), "{} runs already", member.name);
         member.group = group();
         let config = member.config.clone();
-        member.manager = Some(Manager::start(config, Clock::system(), member.group.clone()).await.unwrap());
+        member.manager = Some(Manager::start(config, Clock::system(), member.group.clone()).await?);
+        Ok(())
+    }
+
+    /// A member's data directory.
+    pub(crate) fn data_dir(&self, at: usize) -> &Path {
+        &self.members[at].config.data_dir
     }
 
     /// Stops a member.

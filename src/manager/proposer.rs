@@ -149,6 +149,28 @@ impl Proposer {
     }
 }
 
+#[cfg(test)]
+impl Proposer {
+    /// A proposer in front of this one that answers the first command of each kind with `error` itself.
+    pub(crate) fn failing_once(&self, error: WriteError, group: &TaskGroup) -> Self {
+        let (queue, mut asks) = mpsc::channel::<Ask>(QUEUE);
+        let rest = self.queue.clone();
+        let answer = async move {
+            let mut failed = std::collections::BTreeSet::new();
+            while let Some(ask) = asks.recv().await {
+                if failed.insert(ask.envelope.command.kind().number()) {
+                    let _gone = ask.answer.send(Err(error.clone()));
+                } else {
+                    rest.send(ask).await.map_err(|_| WriteError::Stopped)?;
+                }
+            }
+            Ok::<(), WriteError>(())
+        };
+        group.spawn(quorate_base::tasks::TaskKind::critical("failing proposer"), answer);
+        Self { queue, clock: self.clock.clone() }
+    }
+}
+
 /// About how many bytes a controller's command takes in the log.
 fn rough_size(command: &Command) -> usize {
     const PER_ITEM: usize = 12;

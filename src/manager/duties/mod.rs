@@ -7,6 +7,8 @@
 mod controller;
 pub mod liveness;
 mod members;
+#[cfg(test)]
+mod tests;
 
 use std::{sync::Arc, time::Duration};
 

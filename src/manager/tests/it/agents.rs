@@ -160,6 +160,28 @@ async fn strangers_are_refused_with_a_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_that_asks_for_a_taken_name_does_not_keep_its_node_alive() {
+    let cluster = Cluster::start(1).await;
+    let mut silent = Agent::dial(&cluster, 0, hello("n1", "a")).await;
+    silent.opened().await;
+    until(
+        "a stranger gets the name: the silent node is lost though strangers ask all the time",
+        async || {
+            let mut stranger = Agent::dial(&cluster, 0, hello("n1", "somebody-else")).await;
+            match stranger.next().await {
+                Body::Refusal(refusal) => {
+                    assert_eq!(refusal.reason, "NODE_NAME_TAKEN", "{}", refusal.message);
+                    None
+                }
+                Body::Welcome(_) => Some(()),
+                other => panic!("unexpected answer {other:?}"),
+            }
+        },
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_node_goes_down_and_its_tasks_are_replaced() {
     let cluster = Cluster::start(1).await;
     let mut lost = Agent::dial(&cluster, 0, hello("n1", "a")).await;

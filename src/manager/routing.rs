@@ -6,10 +6,13 @@ use std::{
     time::Duration,
 };
 
+use futures::FutureExt as _;
 use quorate_base::{sync::lock, time::Mono};
 use quorate_pki::Profile;
+use quorate_raft::Leadership;
 use quorate_telemetry::metrics;
 use quorate_wire::status::{ApiError, Reason};
+use tokio::sync::watch;
 use tonic::{Request, Response, Status, metadata::AsciiMetadataValue, transport::Channel};
 
 use crate::core::Core;
@@ -138,14 +141,9 @@ impl Router {
         if let Ok(me) = AsciiMetadataValue::try_from(self.core.name.as_str()) {
             request.metadata_mut().insert(FORWARDED_BY, me);
         }
-        let mut leadership = self.core.node.leadership();
-        let deposed = leadership.wait_for(|l| l.leader.as_ref().is_none_or(|l| l.name != name));
-        let result = tokio::select! {
-            result = forward(channel, request) => result,
-            // A frozen leader would keep the call until its deadline.
-            _ = deposed => Err(Status::unavailable("it does not lead any more")),
-            () = tokio::time::sleep(FORWARD_DEADLINE) => Err(Status::deadline_exceeded("no answer in time")),
-        };
+        let call = tokio::time::timeout(FORWARD_DEADLINE, forward(channel, request))
+            .map(|answer| answer.unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer in time"))));
+        let result = while_it_leads(name, self.core.node.leadership(), call).await;
         metrics::api_forwarded(if result.is_ok() { "ok" } else { "failed" }, 1);
         result.map_err(|status| {
             if ApiError::is_ours(&status) {
@@ -193,6 +191,19 @@ impl Router {
     }
 }
 
+/// The answer to a call at the leader `name`, or that it was deposed: a frozen one would keep the call until its deadline.
+async fn while_it_leads<T>(
+    name: &str,
+    mut leadership: watch::Receiver<Leadership>,
+    call: impl Future<Output = Result<T, Status>>,
+) -> Result<T, Status> {
+    let deposed = leadership.wait_for(|l| l.leader.as_ref().is_none_or(|l| l.name != name));
+    tokio::select! {
+        answer = call => answer,
+        _ = deposed => Err(Status::unavailable("it does not lead any more")),
+    }
+}
+
 /// Whether an error is certain to mean that nothing was done and that another try may succeed.
 fn nothing_done(status: &Status) -> bool {
     ApiError::is_ours(status)
@@ -209,4 +220,34 @@ fn never_connected(status: &Status) -> bool {
         source = error.source();
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::poll;
+    use quorate_model::{RaftId, Term};
+    use quorate_raft::LeaderInfo;
+
+    use super::*;
+
+    fn led_by(term: u64, name: Option<&str>) -> Leadership {
+        let leader =
+            name.map(|name| LeaderInfo { id: RaftId(1), name: name.to_owned(), addr: String::new() });
+        Leadership { term: Term(term), leader, me: false }
+    }
+
+    #[tokio::test]
+    async fn a_call_that_a_frozen_leader_keeps_ends_when_it_does_not_lead_any_more() {
+        for next in [Some("m2"), None] {
+            let (tell, leadership) = watch::channel(led_by(1, Some("m1")));
+            let never = std::future::pending::<Result<(), Status>>();
+            let mut call = std::pin::pin!(while_it_leads("m1", leadership, never));
+            assert!(poll!(call.as_mut()).is_pending());
+            tell.send_replace(led_by(2, Some("m1")));
+            assert!(poll!(call.as_mut()).is_pending(), "it leads again");
+            tell.send_replace(led_by(3, next));
+            let std::task::Poll::Ready(Err(status)) = poll!(call) else { panic!("it waits for {next:?}") };
+            assert_eq!(status.code(), tonic::Code::Unavailable);
+        }
+    }
 }

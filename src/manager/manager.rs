@@ -1,6 +1,10 @@
 //! Puts a manager together: bind first, build, spawn last.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use quorate_base::{
     Rng,
@@ -200,26 +204,14 @@ impl Manager {
         let node = &self.core.node;
         let task = tokio::select! {
             biased;
-            fatal = node.fatal() => return self.last_words(&fatal),
+            fatal = node.fatal() => return last_words(&fatal, &self.data_dir),
             failure = self.consensus.failed() => failure,
             failure = self.group.failed() => failure,
         };
         // A task of consensus ends because of something: that is what to tell, if it is known at once.
         match tokio::time::timeout(CAUSE_DEADLINE, node.fatal()).await {
-            Ok(fatal) => self.last_words(&fatal),
+            Ok(fatal) => last_words(&fatal, &self.data_dir),
             Err(_) => task.to_string(),
-        }
-    }
-
-    /// Why the manager stops, and what to do where that is known.
-    fn last_words(&self, fatal: &FatalError) -> String {
-        match fatal {
-            FatalError::Storage(error) if error.is_disk_full() => format!(
-                "the file system of {} is full: free some space and start this manager again; nothing that it \
-                 acknowledged is lost ({error})",
-                self.data_dir.display()
-            ),
-            other => other.to_string(),
         }
     }
 
@@ -233,6 +225,18 @@ impl Manager {
         self.core.node.shutdown().await;
         self.consensus.shutdown(STOP_DEADLINE).await;
         report
+    }
+}
+
+/// Why a manager stops, and what to do where that is known.
+fn last_words(fatal: &FatalError, data_dir: &Path) -> String {
+    match fatal {
+        FatalError::Storage(error) if error.is_disk_full() => format!(
+            "the file system of {} is full: free some space and start this manager again; nothing that it \
+             acknowledged is lost ({error})",
+            data_dir.display()
+        ),
+        other => other.to_string(),
     }
 }
 
@@ -315,4 +319,30 @@ fn spawn_grpc(
         }
         served
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io, sync::Arc};
+
+    use quorate_storage::StorageError;
+
+    use super::*;
+
+    #[test]
+    fn a_manager_whose_disk_is_full_says_what_to_do() {
+        let dir = Path::new("/data/m1");
+        let failed = |kind| StorageError::io("writing the log", io::Error::from(kind));
+        let later = |cause| StorageError::Failed { cause: Arc::new(cause) };
+        for kind in [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded] {
+            for error in [failed(kind), later(failed(kind))] {
+                let words = last_words(&FatalError::Storage(error.clone()), dir);
+                let advice =
+                    "the file system of /data/m1 is full: free some space and start this manager again";
+                assert!(words.starts_with(advice) && words.ends_with(&format!("({error})")), "{words}");
+            }
+        }
+        let other = FatalError::Storage(failed(io::ErrorKind::PermissionDenied));
+        assert_eq!(last_words(&other, dir), other.to_string());
+    }
 }

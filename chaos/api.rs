@@ -102,7 +102,7 @@ impl Api {
             spec: Some(spec),
             etag: "0".to_owned(),
             request_id: id.to_string(),
-            validate_only: false,
+            ..ApplyJobRequest::default()
         };
         let call = async {
             let mut client = JobServiceClient::new(self.channel.clone());
@@ -128,6 +128,7 @@ impl Api {
             name: name.to_owned(),
             purge: true,
             request_id: id.to_string(),
+            ..DeleteJobRequest::default()
         };
         let call = async {
             let mut client = JobServiceClient::new(self.channel.clone());
@@ -163,6 +164,7 @@ impl Api {
                 page_size: PAGE,
                 page_token,
                 read: fresh(),
+                ..ListJobsRequest::default()
             };
             let answer = self.understood("its jobs", client.list_jobs(with_deadline(request, ASK)).await)?;
             all.extend(answer.jobs);
@@ -204,7 +206,7 @@ impl Api {
     /// # Errors
     /// When the manager does not answer.
     pub async fn nodes(&self) -> Result<Vec<Node>> {
-        let request = ListNodesRequest { page_size: PAGE, page_token: String::new(), read: fresh() };
+        let request = ListNodesRequest { page_size: PAGE, read: fresh(), ..ListNodesRequest::default() };
         let answer =
             NodeServiceClient::new(self.channel.clone()).list_nodes(with_deadline(request, ASK)).await;
         Ok(self.understood("its nodes", answer)?.nodes)
@@ -261,7 +263,7 @@ impl From<GetClusterStatusResponse> for Seen {
 }
 
 fn fresh() -> Option<ReadOptions> {
-    Some(ReadOptions { consistency: Consistency::Linearizable.into() })
+    Some(ReadOptions { consistency: Consistency::Linearizable.into(), ..ReadOptions::default() })
 }
 
 fn with_deadline<T>(message: T, deadline: Duration) -> Request<T> {

@@ -105,7 +105,7 @@ impl Client {
             spec: Some(spec),
             etag: "0".to_owned(),
             request_id: id.to_string(),
-            validate_only: false,
+            ..ApplyJobRequest::default()
         };
         let answer = self.client.apply_job(request).await;
         self.end(begun, answer.map(|answer| (answer.revision, answer.meta)))
@@ -120,6 +120,7 @@ impl Client {
             name: name.to_owned(),
             purge: true,
             request_id: id.to_string(),
+            ..DeleteJobRequest::default()
         };
         let answer = self.client.delete_job(request).await;
         self.end(begun, answer.map(|answer| (answer.revision, answer.meta)))

@@ -19,6 +19,7 @@ pub(crate) fn gather(config: &AgentConfig, runtimes: BTreeMap<RuntimeKind, Strin
         runtimes,
         capacity: config.capacity.unwrap_or_else(capacity),
         reserved: config.reserved,
+        conditions: BTreeMap::new(),
     }
 }
 

@@ -52,7 +52,7 @@ impl Core {
     pub async fn view(&self, options: Option<&common::ReadOptions>) -> Result<State, ApiError> {
         let wanted = options.map_or(0, |o| o.consistency);
         match common::Consistency::try_from(wanted) {
-            Ok(common::Consistency::Stale) => {
+            Ok(common::Consistency::Stale | common::Consistency::Bounded) => {
                 metrics::reads("stale", "ok", 1);
                 Ok(self.node.view())
             }
@@ -151,6 +151,7 @@ impl Core {
             term: now.term.0,
             applied_revision: state.applied().index.0,
             last_contact: self.last_contact().map(common::duration),
+            session_token: String::new(),
         }
     }
 

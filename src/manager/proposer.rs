@@ -134,7 +134,8 @@ impl Proposer {
         command: Command,
         bytes: usize,
     ) -> Result<Committed, WriteError> {
-        let envelope = Envelope { proposed_at: self.clock.now(), fence, actor, request, command };
+        let envelope =
+            Envelope { proposed_at: self.clock.now(), fence, actor, request, trace: None, command };
         let (answer, answered) = oneshot::channel();
         self.queue.try_send(Ask { envelope, bytes, answer }).map_err(|e| match e {
             mpsc::error::TrySendError::Full(_) => WriteError::Overloaded,
@@ -179,7 +180,8 @@ fn rough_size(command: &Command) -> usize {
         Command::AssignTasks { placements } => placements.len() * PER_ITEM,
         Command::SetDesired { tasks, .. }
         | Command::OrphanTasks { tasks }
-        | Command::RemoveTasks { tasks } => tasks.len() * PER_ITEM,
+        | Command::RemoveTasks { tasks }
+        | Command::RestartTasks { tasks } => tasks.len() * PER_ITEM,
         Command::ExplainTasks { groups } => groups.iter().map(|(_, t)| 512 + t.len() * PER_ITEM).sum(),
         Command::ReportStatuses { reports, .. } => {
             reports.iter().map(|r| PER_REPORT + r.status.reason.len() + r.status.instance.len()).sum()

@@ -140,6 +140,9 @@ pub struct ContainerSpec {
     pub runtime: RuntimeKind,
     /// Image reference; required for docker, refused for process.
     pub image: Option<String>,
+    /// What the reference stood for when the job was submitted (`sha256:` and 64 hexadecimal digits), so that every
+    /// task runs the very same image; `None` = not pinned.
+    pub digest: Option<String>,
     /// When the image is pulled.
     pub pull: ImagePull,
     /// The program (entry point); empty = the image's own. Required for process.
@@ -219,6 +222,14 @@ impl ContainerSpec {
             }
             (RuntimeKind::Process, None) | (RuntimeKind::Fake, _) => {}
         }
+        if let Some(digest) = &self.digest
+            && !is_digest(digest)
+        {
+            out.push(
+                format!("{path}.digest"),
+                format!("{digest:?}: write sha256: and 64 hexadecimal digits, or leave it out"),
+            );
+        }
         if self.runtime == RuntimeKind::Process {
             if self.command.is_empty() {
                 out.push(format!("{path}.command"), "required: the process runtime needs a program");
@@ -263,6 +274,12 @@ impl ContainerSpec {
             }
         }
     }
+}
+
+fn is_digest(text: &str) -> bool {
+    text.strip_prefix("sha256:").is_some_and(|hex| {
+        hex.len() == 64 && hex.bytes().all(|c| c.is_ascii_digit() || (b'a'..=b'f').contains(&c))
+    })
 }
 
 fn check_text(path: &str, text: &str, out: &mut InvalidList) {

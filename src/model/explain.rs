@@ -19,6 +19,8 @@ pub enum Filter {
     Port,
     /// The job's most tasks per node are there already.
     MaxPerNode,
+    /// The node is short of disk or memory.
+    Pressure,
 }
 
 /// One filter's share of the refusal.

@@ -5,8 +5,9 @@ use std::{collections::BTreeMap, sync::Arc};
 use quorate_base::time::Timestamp;
 
 use crate::{
-    Constraint, ContainerSpec, InvalidList, JobId, JobVersion, Name, Port, ReschedulePolicy, Resources,
-    RestartPolicy, Revision, RuntimeKind, Strategy, Volume, node::check_labels, policy,
+    Constraint, ContainerSpec, ImagePull, InvalidList, JobId, JobVersion, Name, Port, ReschedulePolicy,
+    Resources, RestartPolicy, Revision, RuntimeKind, Strategy, TraceContext, Volume, node::check_labels,
+    policy,
 };
 
 /// Most replicas, completions or tasks at once of one job.
@@ -204,6 +205,20 @@ impl JobSpec {
         self.ports.values().filter_map(|p| p.host.map(|host| (host, p.udp)))
     }
 
+    /// Whether a user wrote the same: digests that managers filled in do not count, except where the image is pulled
+    /// before every start, since then the user asks for what the reference stands for now.
+    #[must_use]
+    pub fn written_like(&self, other: &Self) -> bool {
+        let bare = |spec: &Self| {
+            let mut spec = spec.clone();
+            for container in spec.containers.values_mut().filter(|c| c.pull != ImagePull::Always) {
+                container.digest = None;
+            }
+            spec
+        };
+        self == other || bare(self) == bare(other)
+    }
+
     /// Whether tasks of `other` would run the very same: nothing but counts, priority or labels differ.
     ///
     /// Where it holds, an update replaces no task.
@@ -278,6 +293,12 @@ pub struct Job {
     pub created: Revision,
     /// Revision of the last change by a user: the etag, which the end of a task does not move.
     pub edited: Revision,
+    /// Who edited it last, by principal.
+    pub edited_by: Arc<str>,
+    /// When it was edited last.
+    pub edited_at: Timestamp,
+    /// Trace that the last edit belongs to.
+    pub trace: Option<TraceContext>,
     /// When it was created.
     pub created_at: Timestamp,
     /// When its specification or status changed last.

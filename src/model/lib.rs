@@ -21,6 +21,7 @@ pub mod node;
 pub mod policy;
 pub mod quantity;
 pub mod task;
+pub mod trace;
 
 pub use cluster::{ClusterVersion, Manager, Settings, Strategy};
 pub use constraint::{Attribute, Constraint, Operator};
@@ -30,7 +31,8 @@ pub use ids::{Epoch, JobId, JobVersion, NodeId, RaftId, Revision, Slot, TaskId, 
 pub use invalid::{Invalid, InvalidList};
 pub use job::{Job, JobKind, JobSpec, JobStatus, Placement};
 pub use name::Name;
-pub use node::{Node, NodeFacts, NodeStatus};
+pub use node::{Node, NodeCondition, NodeFacts, NodeStatus};
 pub use policy::{ReschedulePolicy, RestartCondition, RestartPolicy};
 pub use quantity::{Limits, Resources};
-pub use task::{Task, TaskState, TaskStatus};
+pub use task::{Task, TaskEvent, TaskEventKind, TaskState, TaskStatus};
+pub use trace::TraceContext;

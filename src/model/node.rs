@@ -27,6 +27,48 @@ impl NodeStatus {
     }
 }
 
+/// A trouble of a node, during which no new task is placed there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum NodeCondition {
+    /// The file system of the agent's data or of its containers is nearly full.
+    DiskPressure = 1,
+    /// Memory is nearly used up.
+    MemoryPressure = 2,
+}
+
+impl NodeCondition {
+    /// All of them, by number.
+    pub const ALL: [Self; 2] = [Self::DiskPressure, Self::MemoryPressure];
+
+    /// The number that is stored.
+    #[must_use]
+    pub fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// The condition with that number.
+    #[must_use]
+    pub fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|c| u32::from(c.number()) == number)
+    }
+
+    /// The word that is sent and shown.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::DiskPressure => "disk-pressure",
+            Self::MemoryPressure => "memory-pressure",
+        }
+    }
+
+    /// The condition with that word.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|c| c.as_str() == word)
+    }
+}
+
 /// What an agent says of its machine when it opens a session.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeFacts {
@@ -46,6 +88,8 @@ pub struct NodeFacts {
     pub capacity: Resources,
     /// What the operator keeps back for the system.
     pub reserved: Resources,
+    /// Its troubles, each in words.
+    pub conditions: BTreeMap<NodeCondition, String>,
 }
 
 impl NodeFacts {
@@ -71,11 +115,19 @@ impl NodeFacts {
                 out.push(path, "longer than 255 bytes");
             }
         }
+        for (condition, text) in &self.conditions {
+            if text.len() > MAX_CONDITION {
+                let path = format!("conditions.{}", condition.as_str());
+                out.push(path, format!("longer than {MAX_CONDITION} bytes"));
+            }
+        }
         check_labels("labels", &self.labels, &mut out);
         out.into_result()
     }
 }
 
+/// Longest text of a condition, in bytes.
+pub const MAX_CONDITION: usize = 255;
 /// Most labels of one object.
 const MAX_LABELS: usize = 64;
 
@@ -126,6 +178,6 @@ impl Node {
     /// Whether new tasks may be placed there.
     #[must_use]
     pub fn takes_tasks(&self) -> bool {
-        self.status == NodeStatus::Ready && self.eligible
+        self.status == NodeStatus::Ready && self.eligible && self.facts.conditions.is_empty()
     }
 }

@@ -130,6 +130,90 @@ impl fmt::Display for TaskState {
 /// Longest reason that is kept with a task, in bytes; longer ones are cut.
 pub const MAX_REASON: usize = 512;
 
+/// Most events that are kept with a task.
+pub const MAX_EVENTS: usize = 10;
+/// Longest detail of an event, in bytes; longer ones are cut.
+pub const MAX_DETAIL: usize = 128;
+
+/// What happened to a task on its node. The numbers are stored and sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum TaskEventKind {
+    /// The agent took it.
+    Received = 1,
+    /// The pull of its image began.
+    Pulling = 2,
+    /// The image is there.
+    Pulled = 3,
+    /// Its container was created.
+    Created = 4,
+    /// Its container was started.
+    Started = 5,
+    /// It is healthy.
+    Healthy = 6,
+    /// It ended by itself; the code is its exit code.
+    Exited = 7,
+    /// The kernel ended it for lack of memory.
+    OutOfMemory = 8,
+    /// It was ended by a signal; the code is the signal's number.
+    Killed = 9,
+    /// A signal was sent to it; the code is the signal's number.
+    Signaled = 10,
+    /// It waits to be restarted in place.
+    Restarting = 11,
+    /// It was asked to stop.
+    Stopping = 12,
+    /// A step failed; the detail says which and why.
+    Fault = 13,
+    /// A restarted agent found it and took it up again.
+    Adopted = 14,
+}
+
+impl TaskEventKind {
+    /// All kinds, by number.
+    pub const ALL: [Self; 14] = [
+        Self::Received,
+        Self::Pulling,
+        Self::Pulled,
+        Self::Created,
+        Self::Started,
+        Self::Healthy,
+        Self::Exited,
+        Self::OutOfMemory,
+        Self::Killed,
+        Self::Signaled,
+        Self::Restarting,
+        Self::Stopping,
+        Self::Fault,
+        Self::Adopted,
+    ];
+
+    /// The number that is stored and sent.
+    #[must_use]
+    pub fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// The kind with that number.
+    #[must_use]
+    pub fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| u32::from(kind.number()) == number)
+    }
+}
+
+/// One event of a task's history, by the node's clock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskEvent {
+    /// What.
+    pub kind: TaskEventKind,
+    /// When.
+    pub at: Timestamp,
+    /// Exit code or number of a signal.
+    pub code: Option<i32>,
+    /// In words, at most [`MAX_DETAIL`] bytes; `None` when the kind says it all.
+    pub detail: Option<Arc<str>>,
+}
+
 /// What is known of a task: the observed side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskStatus {
@@ -149,6 +233,8 @@ pub struct TaskStatus {
     pub instance: Arc<str>,
     /// Why it is in that state, for users; at most [`MAX_REASON`] bytes.
     pub reason: Arc<str>,
+    /// What happened on its node, oldest first; at most the newest [`MAX_EVENTS`].
+    pub events: Arc<[TaskEvent]>,
 }
 
 impl TaskStatus {
@@ -164,6 +250,7 @@ impl TaskStatus {
             restarts: 0,
             instance: Arc::from(""),
             reason: Arc::from(""),
+            events: Arc::default(),
         }
     }
 
@@ -178,6 +265,16 @@ impl TaskStatus {
     #[must_use]
     pub fn counted_state(&self) -> TaskState {
         if self.state == TaskState::Running && !self.is_up() { TaskState::Starting } else { self.state }
+    }
+
+    /// The same with one more event; the oldest goes when there are too many.
+    #[must_use]
+    pub fn with_event(mut self, event: TaskEvent) -> Self {
+        let detail = event.detail.map(|text| Arc::from(cut(&text, MAX_DETAIL)));
+        let from = (self.events.len() + 1).saturating_sub(MAX_EVENTS);
+        let kept = self.events.iter().skip(from).cloned();
+        self.events = kept.chain([TaskEvent { detail, ..event }]).collect();
+        self
     }
 
     /// The same with the reason cut to its bound at a character border.
@@ -211,6 +308,8 @@ pub struct Task {
     pub node: Option<NodeId>,
     /// What the leader wants.
     pub desired: TaskState,
+    /// How often a user asked for a restart in place; its agent restarts it when the number grows.
+    pub restarts_asked: u32,
     /// Not to be started earlier (back-off after a failure).
     pub not_before: Timestamp,
     /// What is observed.
@@ -262,6 +361,21 @@ mod tests {
             assert_eq!(TaskState::from_number(state.number()), Some(state));
         }
         assert_eq!(TaskState::from_number(1), None);
+    }
+
+    #[test]
+    fn event_kinds_read_back_and_the_newest_events_are_kept() {
+        for kind in TaskEventKind::ALL {
+            assert_eq!(TaskEventKind::from_number(kind.number().into()), Some(kind));
+        }
+        assert_eq!(TaskEventKind::from_number(99), None);
+        let mut status = TaskStatus::by_manager(TaskState::Running, Timestamp::EPOCH);
+        for i in 0..15 {
+            let (kind, at) = (TaskEventKind::Exited, Timestamp::from_millis(i));
+            status = status.with_event(TaskEvent { kind, at, code: Some(1), detail: None });
+        }
+        let times: Vec<u64> = status.events.iter().map(|e| e.at.as_millis()).collect();
+        assert_eq!(times, (5..15).collect::<Vec<_>>());
     }
 
     #[test]

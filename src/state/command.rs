@@ -8,7 +8,7 @@ use quorate_base::{
 };
 use quorate_model::{
     ClusterVersion, Epoch, Explanation, JobId, JobSpec, JobStatus, JobVersion, Manager, Name, NodeFacts,
-    NodeId, NodeStatus, Revision, Settings, Slot, TaskId, TaskState, TaskStatus, Term,
+    NodeId, NodeStatus, Revision, Settings, Slot, TaskId, TaskState, TaskStatus, Term, TraceContext,
 };
 
 /// Who asked.
@@ -20,6 +20,18 @@ pub enum Actor {
     Manager(Name),
     /// An agent, by node name.
     Agent(Name),
+}
+
+impl Actor {
+    /// The principal, for people.
+    #[must_use]
+    pub fn words(&self) -> Arc<str> {
+        match self {
+            Self::User(principal) => principal.clone(),
+            Self::Manager(name) => format!("manager {name}").into(),
+            Self::Agent(name) => format!("agent {name}").into(),
+        }
+    }
 }
 
 /// A caller's mark on a write, which makes its retry exact-once.
@@ -42,6 +54,8 @@ pub struct Envelope {
     pub actor: Actor,
     /// The caller's mark, on writes of clients.
     pub request: Option<Request>,
+    /// Trace that the request belongs to.
+    pub trace: Option<TraceContext>,
     /// What to do.
     pub command: Command,
 }
@@ -97,6 +111,8 @@ pub enum Command {
         name: Name,
         /// Whether the job is forgotten once its tasks are gone.
         purge: bool,
+        /// As in `ApplyJob`.
+        expect: Option<Revision>,
     },
     /// Records how far a job is; from the leader.
     SetJobStatus {
@@ -152,6 +168,11 @@ pub enum Command {
     },
     /// Deletes ended tasks; from the leader.
     RemoveTasks {
+        /// Which tasks.
+        tasks: Vec<TaskId>,
+    },
+    /// Asks for a restart in place.
+    RestartTasks {
         /// Which tasks.
         tasks: Vec<TaskId>,
     },
@@ -214,6 +235,7 @@ pub enum CommandKind {
     ReportStatuses = 20,
     OrphanTasks = 21,
     RemoveTasks = 22,
+    RestartTasks = 23,
     RegisterNode = 32,
     SetNodeStatus = 33,
     UpsertManager = 48,
@@ -224,7 +246,7 @@ pub enum CommandKind {
 
 impl CommandKind {
     /// All kinds.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::ApplyJob,
         Self::ScaleJob,
         Self::DeleteJob,
@@ -237,6 +259,7 @@ impl CommandKind {
         Self::ReportStatuses,
         Self::OrphanTasks,
         Self::RemoveTasks,
+        Self::RestartTasks,
         Self::RegisterNode,
         Self::SetNodeStatus,
         Self::UpsertManager,
@@ -281,6 +304,7 @@ impl Command {
             Self::ReportStatuses { .. } => CommandKind::ReportStatuses,
             Self::OrphanTasks { .. } => CommandKind::OrphanTasks,
             Self::RemoveTasks { .. } => CommandKind::RemoveTasks,
+            Self::RestartTasks { .. } => CommandKind::RestartTasks,
             Self::RegisterNode { .. } => CommandKind::RegisterNode,
             Self::SetNodeStatus { .. } => CommandKind::SetNodeStatus,
             Self::UpsertManager { .. } => CommandKind::UpsertManager,
@@ -298,7 +322,7 @@ mod tests {
     #[test]
     fn kinds_have_distinct_fixed_numbers() {
         let numbers: Vec<u16> = CommandKind::ALL.into_iter().map(CommandKind::number).collect();
-        assert_eq!(numbers, [1, 2, 3, 4, 5, 16, 17, 18, 19, 20, 21, 22, 32, 33, 48, 49, 50, 51]);
+        assert_eq!(numbers, [1, 2, 3, 4, 5, 16, 17, 18, 19, 20, 21, 22, 23, 32, 33, 48, 49, 50, 51]);
         for kind in CommandKind::ALL {
             assert_eq!(CommandKind::from_number(kind.number()), Some(kind));
         }

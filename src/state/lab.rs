@@ -58,7 +58,14 @@ impl Lab {
     pub fn apply(&mut self, command: Command) -> Applied {
         let actor = Actor::User(Arc::from("lab"));
         let term = self.at.term;
-        self.push(&Envelope { proposed_at: self.now, fence: Some(term), actor, request: None, command })
+        self.push(&Envelope {
+            proposed_at: self.now,
+            fence: Some(term),
+            actor,
+            request: None,
+            trace: None,
+            command,
+        })
     }
 
     /// Applies an envelope as the next entry.

@@ -1,6 +1,8 @@
 //! Answers of the state machine.
 
-use quorate_base::id::RequestId;
+use std::sync::Arc;
+
+use quorate_base::{id::RequestId, time::Timestamp};
 use quorate_model::{ClusterVersion, InvalidList, JobId, JobVersion, Name, NodeId, Revision, TaskId, Term};
 
 /// What an applied command gave.
@@ -66,7 +68,7 @@ pub enum Rejection {
         sent: &'static str,
     },
     /// The job moved since the caller read it.
-    #[error("job {namespace}/{name} was changed at revision {stored}, but the write expects revision {sent}")]
+    #[error("job {namespace}/{name} {}", moved(*stored, *sent, by))]
     EtagMismatch {
         /// Namespace.
         namespace: Name,
@@ -76,6 +78,10 @@ pub enum Rejection {
         stored: Revision,
         /// Revision that the caller expects.
         sent: Revision,
+        /// Who edited it last; empty when it does not exist.
+        by: Arc<str>,
+        /// When.
+        at: Timestamp,
     },
     /// The job is being purged.
     #[error("job {namespace}/{name} is being purged; submit it again when its tasks are gone")]
@@ -142,6 +148,19 @@ pub enum Rejection {
     /// The cluster has another identity already.
     #[error("the cluster was already initialised")]
     AlreadyInitialised,
+}
+
+/// Why an expected revision is not met.
+fn moved(stored: Revision, sent: Revision, by: &str) -> String {
+    match (stored, sent) {
+        (Revision(0), _) => format!("does not exist, but the write expects its revision {sent}"),
+        (_, Revision(0)) => {
+            format!(
+                "exists since: {by} edited it at revision {stored}, but the write expects that there is none"
+            )
+        }
+        _ => format!("was edited by {by} at revision {stored}, but the write expects revision {sent}"),
+    }
 }
 
 /// This node cannot follow the log: it must stop and say why.

@@ -7,7 +7,7 @@ mod held;
 use std::cmp::Ordering;
 
 pub use crate::generated::agent::*;
-pub use assignment::{AssignedTask, Workload, assignment, member_hash, set_hash};
+pub use assignment::{AssignedTask, Wanted, Workload, assignment, member_hash, set_hash};
 pub use quorate_state::Report;
 
 impl Ord for Fence {

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use quorate_model::{Invalid, InvalidList, Name, task::cut};
+use quorate_model::{Invalid, InvalidList, Name, Revision, task::cut};
 use quorate_state::Rejection;
 use tonic::{Code, Status, metadata::MetadataValue};
 use tonic_types::{ErrorDetails, StatusExt};
@@ -87,7 +87,13 @@ catalogue! {
     /// No manager answers; the client's own finding.
     Unreachable "UNREACHABLE" Unavailable ClientSameRequestId 9
         ["check the addresses given with --manager (QUORATE_MANAGERS)", "quorate cluster status    see who can be reached"];
-    /// The job moved since the caller read it. Metadata: job, stored, sent.
+    /// The manager cannot reach the freshness that the read asks for; another one may.
+    StaleRead "STALE_READ" Unavailable ClientSameRequestId 9
+        ["another manager may be fresher: try again", "quorate cluster status    see which manager lags"];
+    /// The job is there already. Metadata: job, stored, changed_by, changed_at.
+    JobExists "JOB_EXISTS" AlreadyExists Never 7
+        ["quorate job inspect {job}    see what is stored now", "submit without --etag 0 to replace it"];
+    /// The job moved since the caller read it. Metadata: job, stored, sent, changed_by, changed_at.
     EtagMismatch "ETAG_MISMATCH" Aborted CallerReReads 7
         ["quorate job inspect {job}    see what is stored now", "then submit again, without --etag to replace it anyway"];
     /// The state moved on since the request was made.
@@ -103,6 +109,34 @@ catalogue! {
     /// A page token that this list did not give.
     PageTokenInvalid "PAGE_TOKEN_INVALID" InvalidArgument Never 5
         ["list from the start; keep filters the same between pages"];
+    /// The list that the page token belongs to is not kept any more.
+    PageTokenExpired "PAGE_TOKEN_EXPIRED" Aborted CallerReReads 7
+        ["list from the start; ask for the next page sooner, or for larger pages"];
+    /// The changes since that revision are not kept any more. Metadata: oldest.
+    RevisionCompacted "REVISION_COMPACTED" OutOfRange CallerReReads 1
+        ["start over without a revision: the snapshot comes first", "the oldest revision to resume from is {oldest}"];
+    /// The revision lies in the future. Metadata: revision, applied.
+    RevisionInFuture "REVISION_IN_FUTURE" OutOfRange Never 1
+        ["check that the revision comes from this cluster; it is at {applied}"];
+    /// The watcher read too slowly. Metadata: revision.
+    WatchTooSlow "WATCH_TOO_SLOW" ResourceExhausted CallerReReads 1
+        ["resume after revision {revision}, and read faster or filter more"];
+    /// Too many watches are open on this manager.
+    TooManyWatches "TOO_MANY_WATCHES" ResourceExhausted HonourRetryInfo 1
+        ["try another manager, or share one watch between readers"];
+    /// The reader of a log or of a command's output was too slow.
+    ReaderTooSlow "READER_TOO_SLOW" ResourceExhausted CallerReReads 1 ["read faster, or ask for less"];
+    /// The task has nothing that could be asked: it is not on a node yet, or it ended. Metadata: task.
+    TaskNotRunning "TASK_NOT_RUNNING" FailedPrecondition CallerReReads 1
+        ["quorate task inspect {task}    see its state and history"];
+    /// The task wrote no log, or its container is gone. Metadata: task.
+    LogNotFound "LOG_NOT_FOUND" NotFound CallerReReads 6
+        ["quorate task inspect {task}    see its state and history"];
+    /// The agent of the task's node has no session with the leader. Metadata: node.
+    AgentUnreachable "AGENT_UNREACHABLE" FailedPrecondition CallerReReads 9
+        ["quorate node inspect {node}    see since when it is not heard"];
+    /// The command could not be started in the container. Metadata: task.
+    ExecFailed "EXEC_FAILED" FailedPrecondition Never 1 ["check the program's path inside the container"];
     /// Another argument breaks a rule.
     ArgumentInvalid "ARGUMENT_INVALID" InvalidArgument Never 5 ["mend the arguments and try again"];
     /// No such job. Metadata: job.
@@ -350,8 +384,13 @@ impl From<Rejection> for ApiError {
             Rejection::JobTypeChanged { namespace, name, stored, sent } => {
                 job(Reason::JobTypeChanged, &namespace, &name).with("stored", stored).with("sent", sent)
             }
-            Rejection::EtagMismatch { namespace, name, stored, sent } => {
-                job(Reason::EtagMismatch, &namespace, &name).with("stored", stored).with("sent", sent)
+            Rejection::EtagMismatch { namespace, name, stored, sent, by, at } => {
+                let reason = if sent == Revision(0) { Reason::JobExists } else { Reason::EtagMismatch };
+                let error = job(reason, &namespace, &name).with("stored", stored).with("sent", sent);
+                if stored == Revision(0) {
+                    return error;
+                }
+                error.with("changed_by", by).with("changed_at", at)
             }
             Rejection::JobPurging { namespace, name } => job(Reason::JobPurging, &namespace, &name),
             Rejection::NotScalable { namespace, name } => job(Reason::NotScalable, &namespace, &name),

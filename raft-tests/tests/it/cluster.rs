@@ -305,6 +305,7 @@ pub(crate) fn put(id: u64) -> Envelope {
         fence: None,
         actor: Actor::User(Arc::from("test")),
         request: None,
+        trace: None,
         command: Command::UpsertManager { manager },
     }
 }

@@ -24,6 +24,8 @@ fn contents() -> Contents {
         workload: Some(Arc::new(workload)),
         observed: TaskState::Assigned,
         observed_seq: 0,
+        restarts_asked: 0,
+        trace: None,
     };
     let mut record = Record::accepted(Timestamp::from_millis(5));
     record.status.seq = 9;

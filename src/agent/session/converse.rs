@@ -66,7 +66,7 @@ impl Session {
                 }
                 () = clock.sleep_until(talk.beat) => {
                     talk.beat = clock.monotonic().saturating_add(welcome.heartbeat);
-                    session_request::Body::Heartbeat(Heartbeat { applied_sequence: talk.applied })
+                    session_request::Body::Heartbeat(Heartbeat { applied_sequence: talk.applied, ..Heartbeat::default() })
                 }
                 permit = async { self.core.reporter.ready().await; outbound.reserve().await } => match permit {
                     Ok(_permit) => {
@@ -133,6 +133,7 @@ impl Session {
             session_response::Body::Refusal(refusal) => {
                 Err(End::Refused(format!("{}: {}", refusal.reason, refusal.message)))
             }
+            session_response::Body::OpenRelay(_) => Err(End::Broken("relays are not served yet".to_owned())),
             session_response::Body::Welcome(_) => Err(End::Broken("it said welcome twice".to_owned())),
         }
     }

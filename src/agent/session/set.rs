@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use quorate_model::{TaskId, TaskState};
-use quorate_wire::agent::{AssignedTask, Assignment, AssignmentSet, member_hash};
+use quorate_wire::agent::{AssignedTask, Assignment, AssignmentSet, Wanted, member_hash};
 
 use crate::worker::{Changes, Unreadable};
 
@@ -12,7 +12,7 @@ use crate::worker::{Changes, Unreadable};
 pub(super) struct Set {
     /// Number of the set; `None` before the complete one.
     number: Option<u64>,
-    members: BTreeMap<TaskId, TaskState>,
+    members: BTreeMap<TaskId, Wanted>,
     hash: u64,
 }
 
@@ -37,8 +37,8 @@ impl Set {
             self.assign(assignment, &mut changes)?;
         }
         for id in message.removals.into_iter().map(TaskId) {
-            if let Some(desired) = self.members.remove(&id) {
-                self.hash = self.hash.wrapping_sub(member_hash(id, desired));
+            if let Some(wanted) = self.members.remove(&id) {
+                self.hash = self.hash.wrapping_sub(member_hash(id, wanted));
             }
             changes.removals.push(id);
         }
@@ -58,10 +58,11 @@ impl Set {
         let desired = u16::try_from(number).ok().and_then(TaskState::from_number);
         let desired =
             desired.ok_or_else(|| format!("task {id} is desired in state {number}: upgrade this agent"))?;
-        if let Some(old) = self.members.insert(id, desired) {
+        let wanted = Wanted { desired, restarts_asked: assignment.restarts_asked };
+        if let Some(old) = self.members.insert(id, wanted) {
             self.hash = self.hash.wrapping_sub(member_hash(id, old));
         }
-        self.hash = self.hash.wrapping_add(member_hash(id, desired));
+        self.hash = self.hash.wrapping_add(member_hash(id, wanted));
         match AssignedTask::try_from(assignment) {
             Ok(assigned) => changes.assigned.push(assigned),
             Err(invalid) => {
@@ -89,13 +90,17 @@ mod tests {
         }
     }
 
+    fn wanted(desired: TaskState) -> Wanted {
+        Wanted { desired, restarts_asked: 0 }
+    }
+
     fn message(applies_to: u64, tasks: &[u64], removals: &[u64], after: &[u64]) -> AssignmentSet {
         AssignmentSet {
             applies_to,
             results_in: applies_to + 1,
             assignments: tasks.iter().map(|id| assignment(*id, TaskState::Running)).collect(),
             removals: removals.to_vec(),
-            set_hash: set_hash(after.iter().map(|id| (TaskId(*id), TaskState::Running))),
+            set_hash: set_hash(after.iter().map(|id| (TaskId(*id), wanted(TaskState::Running)))),
             ..AssignmentSet::default()
         }
     }
@@ -147,7 +152,7 @@ mod tests {
                 let mut change = AssignmentSet { applies_to: number, results_in: number + 1, ..AssignmentSet::default() };
                 match states.get(what) {
                     Some(desired) => {
-                        model.insert(TaskId(id), *desired);
+                        model.insert(TaskId(id), wanted(*desired));
                         change.assignments.push(assignment(id, *desired));
                     }
                     None => {

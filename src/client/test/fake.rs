@@ -119,6 +119,11 @@ pub(crate) fn options() -> crate::Options {
 
 #[tonic::async_trait]
 impl JobService for Fake {
+    async fn plan_job(&self, request: Request<PlanJobRequest>) -> Result<Response<PlanJobResponse>, Status> {
+        let meta = self.act(&request, "").await?;
+        Ok(Response::new(PlanJobResponse { meta, ..Default::default() }))
+    }
+
     async fn apply_job(
         &self,
         request: Request<ApplyJobRequest>,

@@ -73,7 +73,8 @@ impl JobApi {
             _ => (false, false),
         };
         let meta = Some(self.core.meta(&self.core.node.view()));
-        Ok(pb::ApplyJobResponse { meta, job: Some(job), created, unchanged, revision: committed.revision.0 })
+        let revision = committed.revision.0;
+        Ok(pb::ApplyJobResponse { meta, job: Some(job), created, unchanged, revision, warnings: Vec::new() })
     }
 
     /// The answer to `validate_only`: the command is applied to a copy of the state, and nothing is written.
@@ -81,7 +82,14 @@ impl JobApi {
         let mut copy = self.core.node.view();
         let at = copy.applied();
         let now = self.core.clock.now();
-        let envelope = Envelope { proposed_at: now, fence: None, actor: principal(), request: None, command };
+        let envelope = Envelope {
+            proposed_at: now,
+            fence: None,
+            actor: principal(),
+            request: None,
+            trace: None,
+            command,
+        };
         let meta = Some(self.core.meta(&copy));
         let outcome = quorate_state::apply(&mut copy, at, &envelope).outcome?;
         let (created, unchanged) = match outcome {
@@ -89,7 +97,7 @@ impl JobApi {
             _ => (false, false),
         };
         let job = copy.job_named(key.0, key.1).map(|job| pb::job(&copy, job));
-        Ok(pb::ApplyJobResponse { meta, job, created, unchanged, revision: 0 })
+        Ok(pb::ApplyJobResponse { meta, job, created, unchanged, revision: 0, warnings: Vec::new() })
     }
 
     async fn scale(&self, request: pb::ScaleJobRequest) -> Result<pb::ScaleJobResponse, ApiError> {
@@ -108,7 +116,12 @@ impl JobApi {
 
     async fn delete(&self, request: pb::DeleteJobRequest) -> Result<pb::DeleteJobResponse, ApiError> {
         let (ns, job) = (namespace(&request.namespace)?, name("name", &request.name)?);
-        let command = Command::DeleteJob { namespace: ns.clone(), name: job.clone(), purge: request.purge };
+        let command = Command::DeleteJob {
+            namespace: ns.clone(),
+            name: job.clone(),
+            purge: request.purge,
+            expect: None,
+        };
         let (committed, job) = self.write(command, &request.request_id, SMALL, (&ns, &job)).await?;
         let meta = Some(self.core.meta(&self.core.node.view()));
         Ok(pb::DeleteJobResponse { meta, job: Some(job), revision: committed.revision.0 })
@@ -117,6 +130,13 @@ impl JobApi {
 
 #[tonic::async_trait]
 impl JobService for JobApi {
+    async fn plan_job(
+        &self,
+        _request: Request<pb::PlanJobRequest>,
+    ) -> Result<Response<pb::PlanJobResponse>, Status> {
+        Err(super::unsupported("PlanJob"))
+    }
+
     async fn apply_job(
         &self,
         request: Request<pb::ApplyJobRequest>,

@@ -23,6 +23,11 @@ fn principal() -> Actor {
     Actor::User("anonymous".into())
 }
 
+/// The answer of a call that is not served yet.
+fn unsupported(call: &str) -> tonic::Status {
+    ApiError::new(Reason::Unsupported, format!("{call} is not served yet")).into()
+}
+
 fn name(path: &str, text: &str) -> Result<Name, ApiError> {
     Name::parse(path, text).map_err(invalid)
 }

@@ -32,6 +32,13 @@ pub(super) fn not_found(node: &Name) -> ApiError {
 
 #[tonic::async_trait]
 impl NodeService for NodeApi {
+    async fn list_usage(
+        &self,
+        _request: Request<pb::ListUsageRequest>,
+    ) -> Result<Response<pb::ListUsageResponse>, Status> {
+        Err(super::unsupported("ListUsage"))
+    }
+
     async fn get_node(
         &self,
         request: Request<pb::GetNodeRequest>,

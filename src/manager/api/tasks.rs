@@ -1,6 +1,8 @@
 //! `TaskService`.
 
-use std::sync::Arc;
+use std::{pin::Pin, sync::Arc};
+
+use futures::Stream;
 
 use quorate_model::{JobId, NodeId, Task, TaskId};
 use quorate_state::State;
@@ -8,7 +10,7 @@ use quorate_wire::{
     api::{self as pb, Page, namespace, task_service_server::TaskService},
     status::{ApiError, Reason},
 };
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, Streaming};
 
 use crate::{
     api::{cut, invalid, name},
@@ -92,6 +94,44 @@ impl Filter {
 
 #[tonic::async_trait]
 impl TaskService for TaskApi {
+    type ReadLogsStream = Pin<Box<dyn Stream<Item = Result<pb::ReadLogsResponse, Status>> + Send>>;
+    type ExecStream = Pin<Box<dyn Stream<Item = Result<pb::ExecResponse, Status>> + Send>>;
+
+    async fn stop_task(
+        &self,
+        _request: Request<pb::StopTaskRequest>,
+    ) -> Result<Response<pb::StopTaskResponse>, Status> {
+        Err(super::unsupported("StopTask"))
+    }
+
+    async fn restart_task(
+        &self,
+        _request: Request<pb::RestartTaskRequest>,
+    ) -> Result<Response<pb::RestartTaskResponse>, Status> {
+        Err(super::unsupported("RestartTask"))
+    }
+
+    async fn signal_task(
+        &self,
+        _request: Request<pb::SignalTaskRequest>,
+    ) -> Result<Response<pb::SignalTaskResponse>, Status> {
+        Err(super::unsupported("SignalTask"))
+    }
+
+    async fn read_logs(
+        &self,
+        _request: Request<pb::ReadLogsRequest>,
+    ) -> Result<Response<Self::ReadLogsStream>, Status> {
+        Err(super::unsupported("ReadLogs"))
+    }
+
+    async fn exec(
+        &self,
+        _request: Request<Streaming<pb::ExecRequest>>,
+    ) -> Result<Response<Self::ExecStream>, Status> {
+        Err(super::unsupported("Exec"))
+    }
+
     async fn get_task(
         &self,
         request: Request<pb::GetTaskRequest>,

@@ -147,6 +147,14 @@ type Answers = Pin<Box<dyn Stream<Item = Result<pb::SessionResponse, Status>> + 
 #[tonic::async_trait]
 impl AgentService for Dispatcher {
     type SessionStream = Answers;
+    type RelayStream = Pin<Box<dyn Stream<Item = Result<pb::RelayResponse, Status>> + Send>>;
+
+    async fn relay(
+        &self,
+        _request: Request<Streaming<pb::RelayRequest>>,
+    ) -> Result<Response<Self::RelayStream>, Status> {
+        Err(Status::unimplemented("relays are not served yet"))
+    }
 
     async fn session(
         &self,

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use quorate_model::{NodeId, TaskId, TaskState};
+use quorate_model::{NodeId, TaskId};
 use quorate_state::State;
-use quorate_wire::agent as pb;
+use quorate_wire::agent::{self as pb, Wanted};
 
 /// The tasks of one node as they were last told to its agent.
-pub(super) type Told = BTreeMap<TaskId, TaskState>;
+pub(super) type Told = BTreeMap<TaskId, Wanted>;
 
 /// What is to be told.
 #[derive(Debug, Default)]
@@ -26,15 +26,15 @@ impl Difference {
 ///
 /// An ended task is removed from the set; its agent then removes the container.
 pub(super) fn wanted(view: &State, node: NodeId) -> Told {
-    view.tasks_on(node).filter(|t| !t.status.state.is_terminal()).map(|t| (t.id, t.desired)).collect()
+    view.tasks_on(node).filter(|t| !t.status.state.is_terminal()).map(|t| (t.id, Wanted::of(t))).collect()
 }
 
 /// What changed from `told` to `wanted`.
 pub(super) fn difference(view: &State, told: &Told, wanted: &Told) -> Difference {
     let mut out = Difference::default();
-    for (id, desired) in wanted {
+    for (id, now) in wanted {
         let known = told.get(id);
-        if known == Some(desired) {
+        if known == Some(now) {
             continue;
         }
         let Some(task) = view.task(*id) else { continue };
@@ -50,5 +50,5 @@ pub(super) fn difference(view: &State, told: &Told, wanted: &Told) -> Difference
 
 /// The hash that both sides compare.
 pub(super) fn hash(set: &Told) -> u64 {
-    quorate_wire::agent::set_hash(set.iter().map(|(id, desired)| (*id, *desired)))
+    quorate_wire::agent::set_hash(set.iter().map(|(id, wanted)| (*id, *wanted)))
 }

@@ -121,7 +121,7 @@ pub(crate) fn read_options(consistency: Consistency) -> common::ReadOptions {
         Consistency::Linearizable => common::Consistency::Linearizable,
         Consistency::Stale => common::Consistency::Stale,
     };
-    common::ReadOptions { consistency: consistency.into() }
+    common::ReadOptions { consistency: consistency.into(), ..common::ReadOptions::default() }
 }
 
 fn name(what: &str, text: &str) -> Result<Name, Failure> {

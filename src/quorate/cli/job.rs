@@ -88,6 +88,7 @@ pub(super) async fn run(context: &Context, args: RunArgs) -> Result<(), Failure>
             etag: args.etag.clone().unwrap_or_default(),
             request_id: request_id.clone(),
             validate_only: args.dry_run,
+            ..ApplyJobRequest::default()
         };
         let answer = context.client.apply_job(request).await.map_err(|error| refused(job, error))?;
         let key = JobKey { namespace: job.spec.namespace.to_string(), name: job.spec.name.to_string() };
@@ -159,6 +160,7 @@ pub(super) async fn stop(context: &Context, args: StopArgs) -> Result<(), Failur
             name: key.name.clone(),
             purge: args.purge,
             request_id: request_id.clone(),
+            ..DeleteJobRequest::default()
         };
         let answer = context.client.delete_job(request).await?;
         let what = if args.purge { "stopping, then forgotten" } else { "stopping" };

@@ -121,7 +121,7 @@ async fn look(context: &Context, waiting: &Waiting<'_>) -> Result<Seen, Failure>
     let JobKey { namespace, name } = waiting.key;
     // A stale read is enough and works through a change of the leader: its revision says what it includes.
     let read = Some(read_options(Consistency::Stale));
-    let request = GetJobRequest { namespace: namespace.clone(), name: name.clone(), read };
+    let request = GetJobRequest { namespace: namespace.clone(), name: name.clone(), read: read.clone() };
     let job = match context.client.get_job(request).await {
         Ok(answer) => answer,
         // A manager that has not seen the write yet says so, too; only the leader's word is final.

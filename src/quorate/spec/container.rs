@@ -35,6 +35,7 @@ pub(super) fn read(fields: &Fields<'_>, path: &str, report: &mut Report) -> Cont
     ContainerSpec {
         runtime: runtime(fields, report),
         image: fields.get("image", report, fields::text),
+        digest: None,
         pull: pull(fields, path, report),
         command: fields.texts("command", report).unwrap_or_default(),
         args: fields.texts("args", report).unwrap_or_default(),

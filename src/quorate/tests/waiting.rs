@@ -17,7 +17,7 @@ mod tests {
     use quorate_wire::common::{Consistency, ResponseMeta};
     use quorate_wire::status::{ApiError, Reason};
     use tokio::sync::Notify;
-    use tonic::{Request, Response, Status};
+    use tonic::{Request, Response, Status, Streaming};
 
     /// Revision of every write.
     const WRITTEN: u64 = 10;
@@ -114,7 +114,12 @@ mod tests {
                 created: true,
                 unchanged: false,
                 revision: WRITTEN,
+                warnings: Vec::new(),
             }))
+        }
+
+        async fn plan_job(&self, _: Request<PlanJobRequest>) -> Result<Response<PlanJobResponse>, Status> {
+            Err(unasked())
         }
 
         async fn get_job(&self, request: Request<GetJobRequest>) -> Result<Response<GetJobResponse>, Status> {
@@ -156,6 +161,41 @@ mod tests {
 
     #[tonic::async_trait]
     impl TaskService for Fake {
+        type ReadLogsStream = futures::stream::Empty<Result<ReadLogsResponse, Status>>;
+        type ExecStream = futures::stream::Empty<Result<ExecResponse, Status>>;
+
+        async fn stop_task(&self, _: Request<StopTaskRequest>) -> Result<Response<StopTaskResponse>, Status> {
+            Err(unasked())
+        }
+
+        async fn restart_task(
+            &self,
+            _: Request<RestartTaskRequest>,
+        ) -> Result<Response<RestartTaskResponse>, Status> {
+            Err(unasked())
+        }
+
+        async fn signal_task(
+            &self,
+            _: Request<SignalTaskRequest>,
+        ) -> Result<Response<SignalTaskResponse>, Status> {
+            Err(unasked())
+        }
+
+        async fn read_logs(
+            &self,
+            _: Request<ReadLogsRequest>,
+        ) -> Result<Response<Self::ReadLogsStream>, Status> {
+            Err(unasked())
+        }
+
+        async fn exec(
+            &self,
+            _: Request<Streaming<ExecRequest>>,
+        ) -> Result<Response<Self::ExecStream>, Status> {
+            Err(unasked())
+        }
+
         async fn get_task(&self, _: Request<GetTaskRequest>) -> Result<Response<GetTaskResponse>, Status> {
             Err(ApiError::new(Reason::TaskNotFound, "there is no such task").into())
         }
@@ -172,6 +212,11 @@ mod tests {
             let next_page_token = if next < tasks.len() { next.to_string() } else { String::new() };
             Ok(Response::new(ListTasksResponse { meta: Some(meta(WRITTEN)), tasks: page, next_page_token }))
         }
+    }
+
+    /// What the fake says to calls that no verb under test makes.
+    fn unasked() -> Status {
+        ApiError::new(Reason::Internal, "the test does not expect this call").into()
     }
 
     fn group() -> TaskGroup {

@@ -4,14 +4,14 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use quorate_model::{Job, JobId, JobKind, JobSpec, JobStatus, JobVersion, Name, Revision};
 
-use crate::{Change, Event, Object, Receipt, Rejection, State, tables::event};
+use crate::{Change, Event, Object, Receipt, Rejection, State, apply::Edit, tables::event};
 
 /// Specifications kept per job, besides those that tasks still run.
 const KEPT_VERSIONS: u32 = 10;
 
 pub(super) fn apply_job(
     state: &mut State,
-    at: Revision,
+    edit: &Edit,
     spec: &Arc<JobSpec>,
     expect: Option<Revision>,
     events: &mut Vec<Event>,
@@ -19,7 +19,7 @@ pub(super) fn apply_job(
     spec.validate().map_err(Rejection::JobInvalid)?;
     let old = state.job_named(&spec.namespace, &spec.name).cloned();
     check_etag(&spec.namespace, &spec.name, old.as_deref(), expect)?;
-    let Some(old) = old else { return Ok(create(state, at, spec, events)) };
+    let Some(old) = old else { return Ok(create(state, edit, spec, events)) };
     refuse_purging(&old)?;
     let Some(stored) = old.spec().cloned() else {
         return Err(Rejection::Gone { what: "job version", id: u64::from(old.version.0) });
@@ -33,14 +33,14 @@ pub(super) fn apply_job(
         });
     }
     let ended = matches!(old.status, JobStatus::Complete | JobStatus::Failed);
-    if stored == *spec && (ended || old.status == JobStatus::Active) {
+    if spec.written_like(&stored) && (ended || old.status == JobStatus::Active) {
         return Ok(receipt(&old, false, true));
     }
     let version = old.version.next();
     // A batch that ended and is given something new to do starts to count afresh.
     let fresh = ended || !spec.runs_like(&stored);
     let batch = matches!(spec.kind, JobKind::Batch { .. });
-    let mut job = Job { status: JobStatus::Active, ..with_spec(state, &old, version, spec, at) };
+    let mut job = Job { status: JobStatus::Active, ..with_spec(state, &old, version, spec, edit) };
     if fresh {
         job.same_since = version;
         if batch {
@@ -48,14 +48,15 @@ pub(super) fn apply_job(
         }
     }
     let job = state.put_job(job);
-    events.push(event(at, Change::Updated, Object::Job(job.clone())));
+    events.push(event(edit.at, Change::Updated, Object::Job(job.clone())));
     Ok(receipt(&job, false, false))
 }
 
-fn create(state: &mut State, at: Revision, spec: &Arc<JobSpec>, events: &mut Vec<Event>) -> Receipt {
+fn create(state: &mut State, edit: &Edit, spec: &Arc<JobSpec>, events: &mut Vec<Event>) -> Receipt {
     let id = JobId(state.meta.next_job);
     state.meta.next_job += 1;
     let version = JobVersion(1);
+    let at = edit.at;
     let job = state.put_job(Job {
         id,
         namespace: spec.namespace.clone(),
@@ -68,6 +69,9 @@ fn create(state: &mut State, at: Revision, spec: &Arc<JobSpec>, events: &mut Vec
         failed: 0,
         created: at,
         edited: at,
+        edited_by: edit.by.clone(),
+        edited_at: state.now(),
+        trace: edit.trace,
         created_at: state.now(),
         changed_at: state.now(),
         changed: at,
@@ -77,20 +81,20 @@ fn create(state: &mut State, at: Revision, spec: &Arc<JobSpec>, events: &mut Vec
 }
 
 /// The job with a new version; versions that nobody needs any more are dropped.
-fn with_spec(state: &State, old: &Job, version: JobVersion, spec: &Arc<JobSpec>, at: Revision) -> Job {
+fn with_spec(state: &State, old: &Job, version: JobVersion, spec: &Arc<JobSpec>, edit: &Edit) -> Job {
     let used: BTreeSet<JobVersion> = state.tasks_of(old.id).map(|t| t.version).collect();
     let oldest = version.0.saturating_sub(KEPT_VERSIONS);
     let mut specs = old.specs.clone();
     specs.retain(|v, _| v.0 > oldest || used.contains(v));
     specs.insert(version, spec.clone());
-    Job { version, specs, edited: at, changed: at, changed_at: state.now(), ..old.clone() }
+    let job = Job { version, specs, changed: edit.at, changed_at: state.now(), ..old.clone() };
+    edit.mark(state, job)
 }
 
 pub(super) fn scale(
     state: &mut State,
-    at: Revision,
-    namespace: &Name,
-    name: &Name,
+    edit: &Edit,
+    (namespace, name): (&Name, &Name),
     replicas: u32,
     expect: Option<Revision>,
     events: &mut Vec<Event>,
@@ -110,28 +114,29 @@ pub(super) fn scale(
     let spec = Arc::new(JobSpec { kind: JobKind::Service { replicas }, ..(**stored).clone() });
     spec.validate().map_err(Rejection::JobInvalid)?;
     let version = old.version.next();
-    let job = Job { status: JobStatus::Active, ..with_spec(state, &old, version, &spec, at) };
+    let job = Job { status: JobStatus::Active, ..with_spec(state, &old, version, &spec, edit) };
     let job = state.put_job(job);
-    events.push(event(at, Change::Updated, Object::Job(job.clone())));
+    events.push(event(edit.at, Change::Updated, Object::Job(job.clone())));
     Ok(receipt(&job, false, false))
 }
 
 pub(super) fn delete(
     state: &mut State,
-    at: Revision,
-    namespace: &Name,
-    name: &Name,
+    edit: &Edit,
+    (namespace, name): (&Name, &Name),
     purge: bool,
+    expect: Option<Revision>,
     events: &mut Vec<Event>,
 ) -> Result<Receipt, Rejection> {
     let old = find(state, namespace, name)?;
+    check_etag(namespace, name, Some(&old), expect)?;
     let status =
         if purge || old.status == JobStatus::Purging { JobStatus::Purging } else { JobStatus::Stopped };
     if old.status == status {
         return Ok(receipt(&old, false, true));
     }
-    let edited = Job { edited: at, ..(*old).clone() };
-    let job = put_status(state, at, &edited, status, events);
+    let edited = edit.mark(state, (*old).clone());
+    let job = put_status(state, edit.at, &edited, status, events);
     Ok(receipt(&job, false, false))
 }
 
@@ -205,9 +210,14 @@ fn check_etag(
 ) -> Result<(), Rejection> {
     let stored = old.map_or(Revision(0), |job| job.edited);
     match expect {
-        Some(sent) if sent != stored => {
-            Err(Rejection::EtagMismatch { namespace: namespace.clone(), name: name.clone(), stored, sent })
-        }
+        Some(sent) if sent != stored => Err(Rejection::EtagMismatch {
+            namespace: namespace.clone(),
+            name: name.clone(),
+            stored,
+            sent,
+            by: old.map(|job| job.edited_by.clone()).unwrap_or_default(),
+            at: old.map(|job| job.edited_at).unwrap_or_default(),
+        }),
         Some(_) | None => Ok(()),
     }
 }

@@ -5,7 +5,9 @@ mod job;
 mod node;
 mod task;
 
-use quorate_model::Revision;
+use std::sync::Arc;
+
+use quorate_model::{Job, Revision, TraceContext};
 
 use crate::{Command, Envelope, Event, Position, Receipt, Rejection, State};
 
@@ -49,11 +51,30 @@ pub fn apply(state: &mut State, at: Position, envelope: &Envelope) -> Applied {
         }
     }
     let mut events = Vec::new();
-    let outcome = run(state, at.index, &envelope.command, &mut events);
+    let outcome = run(state, at.index, envelope, &mut events);
     if let (Some(request), Ok(receipt)) = (&envelope.request, &outcome) {
         state.remember(&envelope.actor, request, at.index, receipt);
     }
     Applied { revision: at.index, replayed: false, outcome, events }
+}
+
+/// An edit by a user: when, who, in which trace.
+struct Edit {
+    at: Revision,
+    by: Arc<str>,
+    trace: Option<TraceContext>,
+}
+
+impl Edit {
+    fn of(at: Revision, envelope: &Envelope) -> Self {
+        Self { at, by: envelope.actor.words(), trace: envelope.trace }
+    }
+
+    /// The job with the edit's marks.
+    fn mark(&self, state: &State, job: Job) -> Job {
+        let (edited_by, edited_at) = (self.by.clone(), state.now());
+        Job { edited: self.at, edited_by, edited_at, trace: self.trace, ..job }
+    }
 }
 
 fn refused(revision: Revision, rejection: Rejection) -> Applied {
@@ -63,16 +84,18 @@ fn refused(revision: Revision, rejection: Rejection) -> Applied {
 fn run(
     state: &mut State,
     at: Revision,
-    command: &Command,
+    envelope: &Envelope,
     events: &mut Vec<Event>,
 ) -> Result<Receipt, Rejection> {
-    match command {
-        Command::ApplyJob { spec, expect } => job::apply_job(state, at, spec, *expect, events),
-        Command::ScaleJob { namespace, name, replicas, expect } => {
-            job::scale(state, at, namespace, name, *replicas, *expect, events)
+    match &envelope.command {
+        Command::ApplyJob { spec, expect } => {
+            job::apply_job(state, &Edit::of(at, envelope), spec, *expect, events)
         }
-        Command::DeleteJob { namespace, name, purge } => {
-            job::delete(state, at, namespace, name, *purge, events)
+        Command::ScaleJob { namespace, name, replicas, expect } => {
+            job::scale(state, &Edit::of(at, envelope), (namespace, name), *replicas, *expect, events)
+        }
+        Command::DeleteJob { namespace, name, purge, expect } => {
+            job::delete(state, &Edit::of(at, envelope), (namespace, name), *purge, *expect, events)
         }
         Command::SetJobStatus { job, version, status } => {
             job::set_status(state, at, *job, *version, *status, events)
@@ -87,6 +110,7 @@ fn run(
         Command::ReportStatuses { node, reports } => task::report(state, at, *node, reports, events),
         Command::OrphanTasks { tasks } => Ok(task::orphan(state, at, tasks, events)),
         Command::RemoveTasks { tasks } => Ok(task::remove(state, at, tasks, events)),
+        Command::RestartTasks { tasks } => Ok(task::restart(state, at, tasks, events)),
         Command::RegisterNode { name, agent, facts } => node::register(state, at, name, agent, facts, events),
         Command::SetNodeStatus { node, status, reason } => {
             node::set_status(state, at, *node, *status, reason, events)

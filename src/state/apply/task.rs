@@ -64,6 +64,7 @@ fn new_task(
         attempt: group.attempt,
         node: None,
         desired: TaskState::Running,
+        restarts_asked: 0,
         not_before: group.not_before,
         status: TaskStatus::by_manager(TaskState::Pending, now),
         explanation: None,
@@ -284,6 +285,23 @@ pub(super) fn remove(state: &mut State, at: Revision, tasks: &[TaskId], events: 
         };
         state.drop_task(&task);
         events.push(event(at, Change::Deleted, Object::Task(task)));
+        changed += 1;
+    }
+    Receipt::Changed { changed, refused }
+}
+
+/// Notes that a user wants tasks restarted in place. What has no agent yet, or is to stop, is refused one by one.
+pub(super) fn restart(state: &mut State, at: Revision, tasks: &[TaskId], events: &mut Vec<Event>) -> Receipt {
+    let mut changed = 0;
+    let mut refused = Vec::new();
+    for id in tasks {
+        let Some(old) = state.task(*id).filter(|t| t.node.is_some() && t.is_live()).cloned() else {
+            refused.push(*id);
+            continue;
+        };
+        let restarts_asked = old.restarts_asked.saturating_add(1);
+        let task = state.put_task(Task { restarts_asked, changed: at, ..(*old).clone() });
+        events.push(event(at, Change::Updated, Object::Task(task)));
         changed += 1;
     }
     Receipt::Changed { changed, refused }

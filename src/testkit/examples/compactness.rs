@@ -31,6 +31,7 @@ fn bytes(lab: &Lab, command: &Command) -> usize {
         fence: Some(lab.at.term),
         actor: Actor::User(Arc::from("lab")),
         request: None,
+        trace: None,
         command: command.clone(),
     };
     encode_batch(&[envelope]).len()

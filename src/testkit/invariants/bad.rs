@@ -106,6 +106,7 @@ impl Case {
             fence: Some(self.lab.at.term),
             actor: Actor::User("test".into()),
             request: None,
+            trace: None,
             command,
         };
         let applied = self.lab.push(&envelope);

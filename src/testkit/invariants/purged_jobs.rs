@@ -36,7 +36,7 @@ mod tests {
             let mut case = Case::running();
             assert_eq!(case.scene(INVARIANT.at_rest), Ok(()));
             let (namespace, name) = (Name::default_namespace(), "web".parse().unwrap());
-            case.lab.done(Command::DeleteJob { namespace, name, purge }).unwrap();
+            case.lab.done(Command::DeleteJob { namespace, name, purge, expect: None }).unwrap();
             assert!(case.scene(INVARIANT.at_rest).unwrap_err().contains(words));
         }
     }

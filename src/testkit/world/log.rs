@@ -21,6 +21,7 @@ impl World {
             fence: Some(term),
             actor: Actor::Manager(Name::default_namespace()),
             request: None,
+            trace: None,
             command,
         });
         self.at(delay, Event::Commit { term, envelope, answer });

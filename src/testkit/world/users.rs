@@ -60,8 +60,8 @@ impl World {
                 let replicas = self.rng.below(9) as u32;
                 Command::ScaleJob { namespace, name, replicas, expect: None }
             }
-            8 => Command::DeleteJob { namespace, name, purge: false },
-            _ => Command::DeleteJob { namespace, name, purge: true },
+            8 => Command::DeleteJob { namespace, name, purge: false, expect: None },
+            _ => Command::DeleteJob { namespace, name, purge: true, expect: None },
         })
     }
 
@@ -73,6 +73,7 @@ impl World {
             fence: None,
             actor: Actor::User(Arc::from("user")),
             request: Some(Request { id: call.id.clone(), fingerprint: request as u64 }),
+            trace: None,
             command: call.command.clone(),
         });
         let purged = matches!(call.command, Command::DeleteJob { purge: true, .. }).then(|| call.job.clone());

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use quorate_model::{
     ContainerSpec, InvalidList, JobSpec, JobVersion, Name, Port, RestartPolicy, Slot, Task, TaskId,
-    TaskState, Volume,
+    TaskState, TraceContext, Volume,
 };
 use quorate_state::State;
 use xxhash_rust::xxh3::xxh3_64;
@@ -48,6 +48,10 @@ pub struct AssignedTask {
     pub observed: TaskState,
     /// Number of the newest report that the managers know.
     pub observed_seq: u64,
+    /// How often a user asked for a restart in place.
+    pub restarts_asked: u32,
+    /// Trace that the job's last edit belongs to.
+    pub trace: Option<TraceContext>,
 }
 
 /// A task for its agent, with what it runs; `None` when its job is gone, which no task outlives.
@@ -65,6 +69,8 @@ pub fn assignment(state: &State, task: &Task) -> Option<pb::Assignment> {
         spec: Some((&**spec).into()),
         observed_state: task.status.state.number().into(),
         observed_seq: task.status.seq,
+        restarts_asked: task.restarts_asked,
+        traceparent: job.trace.map(|trace| trace.to_string()).unwrap_or_default(),
     })
 }
 
@@ -120,6 +126,8 @@ impl TryFrom<pb::Assignment> for AssignedTask {
             workload: workload.map(Arc::new),
             observed,
             observed_seq: value.observed_seq,
+            restarts_asked: value.restarts_asked,
+            trace: TraceContext::parse(&value.traceparent),
         })
     }
 }
@@ -132,18 +140,37 @@ fn state(path: &str, number: u32, out: &mut InvalidList) -> Option<TaskState> {
     state
 }
 
-/// Hash of a set of tasks with their desired states: the wrapping sum over its [`member_hash`]es, so that the order
+/// What the leader wants of a task, as far as it changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wanted {
+    /// Desired state.
+    pub desired: TaskState,
+    /// How often a user asked for a restart in place.
+    pub restarts_asked: u32,
+}
+
+impl Wanted {
+    /// What is wanted of the task.
+    #[must_use]
+    pub fn of(task: &Task) -> Self {
+        Self { desired: task.desired, restarts_asked: task.restarts_asked }
+    }
+}
+
+/// Hash of a set of tasks with what is wanted of them: the wrapping sum over its [`member_hash`]es, so that the order
 /// does not matter and a change costs no more than what changed.
-pub fn set_hash(members: impl IntoIterator<Item = (TaskId, TaskState)>) -> u64 {
-    members.into_iter().map(|(id, desired)| member_hash(id, desired)).fold(0, u64::wrapping_add)
+pub fn set_hash(members: impl IntoIterator<Item = (TaskId, Wanted)>) -> u64 {
+    members.into_iter().map(|(id, wanted)| member_hash(id, wanted)).fold(0, u64::wrapping_add)
 }
 
 /// One task's share of a [`set_hash`]: add it when the task comes, subtract it when it goes (wrapping).
 #[must_use]
-pub fn member_hash(id: TaskId, desired: TaskState) -> u64 {
-    let mut bytes = [0_u8; 10];
-    let (first, second) = bytes.split_at_mut(8);
+pub fn member_hash(id: TaskId, wanted: Wanted) -> u64 {
+    let mut bytes = [0_u8; 14];
+    let (first, rest) = bytes.split_at_mut(8);
+    let (second, third) = rest.split_at_mut(2);
     first.copy_from_slice(&id.0.to_le_bytes());
-    second.copy_from_slice(&desired.number().to_le_bytes());
+    second.copy_from_slice(&wanted.desired.number().to_le_bytes());
+    third.copy_from_slice(&wanted.restarts_asked.to_le_bytes());
     xxh3_64(&bytes)
 }

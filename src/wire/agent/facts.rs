@@ -1,6 +1,12 @@
 //! What agents say: facts of their machines, statuses of their tasks.
 
-use quorate_model::{InvalidList, NodeFacts, RuntimeKind, TaskId, TaskState, TaskStatus, task::MAX_REASON};
+use std::sync::Arc;
+
+use quorate_model::{
+    InvalidList, NodeCondition, NodeFacts, RuntimeKind, TaskEvent, TaskEventKind, TaskId, TaskState,
+    TaskStatus,
+    task::{MAX_DETAIL, MAX_EVENTS, MAX_REASON, cut},
+};
 use quorate_state::Report;
 
 use crate::{
@@ -23,6 +29,11 @@ impl From<&NodeFacts> for pb::NodeFacts {
             runtimes: runtimes.map(|(kind, version)| (kind.as_str().to_owned(), version.clone())).collect(),
             capacity: Some(value.capacity.into()),
             reserved: Some(value.reserved.into()),
+            conditions: value
+                .conditions
+                .iter()
+                .map(|(kind, text)| (kind.as_str().to_owned(), text.clone()))
+                .collect(),
         }
     }
 }
@@ -30,7 +41,7 @@ impl From<&NodeFacts> for pb::NodeFacts {
 impl TryFrom<pb::NodeFacts> for NodeFacts {
     type Error = InvalidList;
 
-    /// Converts and checks. A runtime that only newer managers know is left out: nothing can be placed on it.
+    /// Converts and checks. A runtime or condition that only newer managers know is left out: nothing hangs on it here.
     fn try_from(value: pb::NodeFacts) -> Result<Self, InvalidList> {
         let mut out = InvalidList::default();
         let runtimes: Vec<(RuntimeKind, String)> = value
@@ -52,6 +63,11 @@ impl TryFrom<pb::NodeFacts> for NodeFacts {
             runtimes: runtimes.into_iter().collect(),
             capacity: value.capacity.unwrap_or_default().into(),
             reserved: value.reserved.unwrap_or_default().into(),
+            conditions: value
+                .conditions
+                .into_iter()
+                .filter_map(|(word, text)| Some((NodeCondition::from_word(&word)?, text)))
+                .collect(),
         };
         if let Err(list) = facts.validate() {
             out.0.extend(list.0);
@@ -73,8 +89,35 @@ impl From<&Report> for pb::TaskStatus {
             restarts: status.restarts,
             instance: status.instance.to_string(),
             reason: status.reason.to_string(),
+            events: status.events.iter().map(Into::into).collect(),
         }
     }
+}
+
+impl From<&TaskEvent> for pb::TaskEvent {
+    fn from(value: &TaskEvent) -> Self {
+        Self {
+            kind: value.kind.number().into(),
+            time: Some(timestamp(value.at)),
+            code: value.code,
+            detail: value.detail.as_deref().unwrap_or_default().to_owned(),
+        }
+    }
+}
+
+/// The newest events of a history; kinds that only newer managers know are left out.
+fn events(sent: Vec<pb::TaskEvent>) -> Arc<[TaskEvent]> {
+    let from = sent.len().saturating_sub(MAX_EVENTS);
+    let known = sent.into_iter().skip(from).filter_map(|event| {
+        let detail = Some(cut(&event.detail, MAX_DETAIL)).filter(|text| !text.is_empty());
+        Some(TaskEvent {
+            kind: TaskEventKind::from_number(event.kind)?,
+            at: event.time.as_ref().map(moment).unwrap_or_default(),
+            code: event.code,
+            detail: detail.map(Into::into),
+        })
+    });
+    known.collect()
 }
 
 impl TryFrom<pb::TaskStatus> for Report {
@@ -100,7 +143,8 @@ impl TryFrom<pb::TaskStatus> for Report {
             exit_code: value.exit_code,
             restarts: value.restarts,
             instance: value.instance.into(),
-            reason: quorate_model::task::cut(&value.reason, MAX_REASON).into(),
+            reason: cut(&value.reason, MAX_REASON).into(),
+            events: events(value.events),
         };
         Ok(Self { task: TaskId(value.task_id), status })
     }

@@ -26,6 +26,8 @@ impl From<&AssignedTask> for pb::Assignment {
             spec: value.workload.as_deref().map(Into::into),
             observed_state: value.observed.number().into(),
             observed_seq: value.observed_seq,
+            restarts_asked: value.restarts_asked,
+            traceparent: value.trace.map(|trace| trace.to_string()).unwrap_or_default(),
         }
     }
 }
@@ -35,7 +37,7 @@ mod tests {
     use super::*;
     use quorate_model::{
         ContainerSpec, JobVersion, Mount, Name, Port, RestartPolicy, RuntimeKind, Slot, TaskId, TaskState,
-        Volume,
+        TraceContext, Volume,
     };
     use std::collections::BTreeMap;
 
@@ -67,6 +69,8 @@ mod tests {
             workload: Some(workload.into()),
             observed: TaskState::Assigned,
             observed_seq: 9,
+            restarts_asked: 2,
+            trace: TraceContext::parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
         };
         assert_eq!(AssignedTask::try_from(pb::Assignment::from(&task)), Ok(task));
     }

@@ -1,7 +1,8 @@
 //! Objects of the state as clients see them.
 
 use quorate_model::{
-    Explanation, Filter, Job, JobKind, JobStatus, Manager, Node, NodeStatus, RaftId, Task, TaskState,
+    Explanation, Filter, Job, JobKind, JobStatus, Manager, Node, NodeStatus, RaftId, Task, TaskEvent,
+    TaskState,
 };
 use quorate_state::State;
 
@@ -30,6 +31,9 @@ pub fn job(state: &State, job: &Job) -> pb::Job {
         create_time: Some(timestamp(job.created_at)),
         update_time: Some(timestamp(job.changed_at)),
         converged: is_converged(state, job),
+        edited_by: job.edited_by.to_string(),
+        edit_time: Some(timestamp(job.edited_at)),
+        edit_revision: job.edited.0,
     }
 }
 
@@ -122,6 +126,19 @@ pub fn task(state: &State, task: &Task) -> pb::Task {
         running_since: task.status.running_since.map(timestamp),
         revision: task.changed.0,
         not_before: Some(task.not_before).filter(|at| at.as_millis() > 0).map(timestamp),
+        events: task.status.events.iter().map(event).collect(),
+        restarts_asked: task.restarts_asked,
+        node_down: node.is_some_and(|node| node.status == NodeStatus::Down),
+    }
+}
+
+fn event(event: &TaskEvent) -> pb::TaskEvent {
+    pb::TaskEvent {
+        // The numbers of the API are those of the model.
+        kind: i32::from(event.kind.number()),
+        time: Some(timestamp(event.at)),
+        code: event.code,
+        detail: event.detail.as_deref().unwrap_or_default().to_owned(),
     }
 }
 
@@ -168,10 +185,11 @@ fn filter(filter: Filter) -> &'static str {
         Filter::Memory => "memory",
         Filter::Port => "port",
         Filter::MaxPerNode => "max-per-node",
+        Filter::Pressure => "pressure",
     }
 }
 
-/// A node with what its tasks take.
+/// A node with what its tasks take. What only the leader's memory knows (`last_heard`, `orphans`) is left out.
 #[must_use]
 pub fn node(state: &State, node: &Node) -> pb::Node {
     let facts = &node.facts;
@@ -197,6 +215,13 @@ pub fn node(state: &State, node: &Node) -> pb::Node {
         tasks: state.living(node.id),
         status_time: Some(timestamp(node.status_since)),
         revision: node.changed.0,
+        conditions: facts
+            .conditions
+            .iter()
+            .map(|(kind, text)| pb::NodeCondition { kind: kind.as_str().to_owned(), message: text.clone() })
+            .collect(),
+        last_heard: None,
+        orphans: 0,
     }
 }
 

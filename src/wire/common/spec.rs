@@ -68,6 +68,7 @@ fn container(path: &str, value: pb::ContainerSpec, out: &mut InvalidList) -> Con
     ContainerSpec {
         runtime,
         image: given(value.image),
+        digest: given(value.digest),
         pull,
         command: value.command,
         args: value.args,
@@ -154,6 +155,7 @@ impl From<&ContainerSpec> for pb::ContainerSpec {
         Self {
             runtime: runtime.into(),
             image: value.image.clone().unwrap_or_default(),
+            digest: value.digest.clone().unwrap_or_default(),
             pull: pull.into(),
             command: value.command.clone(),
             args: value.args.clone(),

@@ -114,7 +114,14 @@ fn every_rejection_has_its_reason() {
             job(Reason::JobTypeChanged),
         ),
         (
-            Rejection::EtagMismatch { namespace: namespace.clone(), name: web.clone(), stored, sent },
+            Rejection::EtagMismatch {
+                namespace: namespace.clone(),
+                name: web.clone(),
+                stored,
+                sent,
+                by: "ci".into(),
+                at: quorate_base::time::Timestamp::EPOCH,
+            },
             (Reason::EtagMismatch, Some(("stored", "9"))),
         ),
         (Rejection::JobPurging { namespace: namespace.clone(), name: web.clone() }, job(Reason::JobPurging)),

@@ -5,7 +5,11 @@ use quorate_model::{ClusterVersion, Revision, Term};
 use quorate_state::{Command, CommandKind, Envelope, Halt};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::{bad, command, pack::moment, required, within};
+use super::{
+    bad, command,
+    pack::{moment, trace_in, trace_out},
+    required, within,
+};
 use crate::generated::store as pb;
 
 /// The format of payloads that this binary writes, and the newest that it reads.
@@ -52,6 +56,7 @@ impl From<&Envelope> for pb::Envelope {
             actor: Some((&value.actor).into()),
             request: value.request.as_ref().map(Into::into),
             payload: command::encode(&value.command).into(),
+            trace: trace_out(value.trace),
         }
     }
 }
@@ -70,6 +75,7 @@ fn open(value: pb::Envelope, at: Revision) -> Result<Envelope, Halt> {
         fence: value.fence.map(Term),
         actor: required("actor", value.actor)?.try_into()?,
         request: value.request.map(TryInto::try_into).transpose()?,
+        trace: trace_in(&value.trace),
         command: command::decode(known, &value.payload)
             .map_err(|halt| within(|| format!("{known:?}:"), halt))?,
     })

@@ -21,9 +21,13 @@ pub(super) fn encode(command: &Command) -> Vec<u8> {
             expect: revision(*expect),
         }
         .encode_to_vec(),
-        C::DeleteJob { namespace, name, purge } => {
-            pb::DeleteJob { namespace: text(namespace), name: text(name), purge: *purge }.encode_to_vec()
+        C::DeleteJob { namespace, name, purge, expect } => pb::DeleteJob {
+            namespace: text(namespace),
+            name: text(name),
+            purge: *purge,
+            expect: revision(*expect),
         }
+        .encode_to_vec(),
         C::SetJobStatus { job, version, status } => {
             let status = number::<pb::JobStatus, _>(*status);
             pb::SetJobStatus { job: job.0, version: version.0, status }.encode_to_vec()
@@ -50,6 +54,7 @@ pub(super) fn encode(command: &Command) -> Vec<u8> {
         }
         C::OrphanTasks { tasks } => pb::OrphanTasks { task_deltas: packed(tasks) }.encode_to_vec(),
         C::RemoveTasks { tasks } => pb::RemoveTasks { task_deltas: packed(tasks) }.encode_to_vec(),
+        C::RestartTasks { tasks } => pb::RestartTasks { task_deltas: packed(tasks) }.encode_to_vec(),
         C::RegisterNode { name, agent, facts } => {
             let facts = Some((&**facts).into());
             pb::RegisterNode { name: text(name), agent: agent.clone(), facts }.encode_to_vec()
@@ -85,6 +90,7 @@ pub(super) fn decode(kind: CommandKind, payload: &[u8]) -> Result<Command, Halt>
         CommandKind::ReportStatuses => read::<pb::ReportStatuses>(payload),
         CommandKind::OrphanTasks => read::<pb::OrphanTasks>(payload),
         CommandKind::RemoveTasks => read::<pb::RemoveTasks>(payload),
+        CommandKind::RestartTasks => read::<pb::RestartTasks>(payload),
         CommandKind::RegisterNode => read::<pb::RegisterNode>(payload),
         CommandKind::SetNodeStatus => read::<pb::SetNodeStatus>(payload),
         CommandKind::UpsertManager => read::<pb::UpsertManager>(payload),

@@ -117,6 +117,7 @@ impl From<&ContainerSpec> for pb::ContainerSpec {
         Self {
             runtime: number::<pb::RuntimeKind, _>(value.runtime),
             image: value.image.clone(),
+            digest: value.digest.clone(),
             pull: number::<pb::ImagePull, _>(value.pull),
             command: value.command.clone(),
             args: value.args.clone(),
@@ -138,6 +139,7 @@ impl TryFrom<pb::ContainerSpec> for ContainerSpec {
         Ok(Self {
             runtime: word::<pb::RuntimeKind, _>("runtime", value.runtime)?,
             image: value.image,
+            digest: value.digest,
             pull: word::<pb::ImagePull, _>("pull policy", value.pull)?,
             command: value.command,
             args: value.args,

@@ -37,7 +37,10 @@ same!("strategy", Strategy = model::Strategy { Spread, Binpack });
 same!("operator", Operator = model::Operator { Equal, NotEqual });
 same!("job status", JobStatus = model::JobStatus { Active, Complete, Failed, Stopped, Purging });
 same!("node status", NodeStatus = model::NodeStatus { Ready, Down });
-same!("filter", Filter = model::Filter { Ready, Runtime, Constraint, Cpu, Memory, Port, MaxPerNode });
+same!(
+    "filter",
+    Filter = model::Filter { Ready, Runtime, Constraint, Cpu, Memory, Port, MaxPerNode, Pressure }
+);
 
 /// Reads an enumeration that must be set.
 pub(super) fn word<P, M>(what: &str, number: i32) -> Result<M, Halt>

@@ -8,7 +8,7 @@ use quorate_state::Halt;
 use super::{
     enums::{number, word},
     name, narrow,
-    pack::{by_name, by_text, moment},
+    pack::{by_name, by_text, moment, trace_in, trace_out},
     required,
 };
 use crate::generated::store::{self as pb, job_spec::Kind};
@@ -80,6 +80,9 @@ impl From<&Job> for pb::Job {
             created_at_ms: value.created_at.as_millis(),
             changed_at_ms: value.changed_at.as_millis(),
             changed: value.changed.0,
+            edited_by: value.edited_by.to_string(),
+            edited_at_ms: value.edited_at.as_millis(),
+            trace: trace_out(value.trace),
         }
     }
 }
@@ -106,6 +109,9 @@ impl TryFrom<pb::Job> for Job {
             created_at: moment(value.created_at_ms),
             changed_at: moment(value.changed_at_ms),
             changed: Revision(value.changed),
+            edited_by: value.edited_by.into(),
+            edited_at: moment(value.edited_at_ms),
+            trace: trace_in(&value.trace),
         })
     }
 }

@@ -1,9 +1,10 @@
 //! Nodes and what their agents say of them.
 
-use quorate_model::{Node, NodeFacts, NodeId, NodeStatus, Revision};
+use quorate_model::{Node, NodeCondition, NodeFacts, NodeId, NodeStatus, Revision};
 use quorate_state::Halt;
 
 use super::{
+    bad,
     enums::{number, word},
     name,
     pack::moment,
@@ -26,6 +27,11 @@ impl From<&NodeFacts> for pb::NodeFacts {
             runtimes: value.runtimes.iter().map(|(kind, version)| runtime((*kind, version))).collect(),
             capacity: Some(value.capacity.into()),
             reserved: Some(value.reserved.into()),
+            conditions: value
+                .conditions
+                .iter()
+                .map(|(kind, text)| pb::NodeCondition { kind: kind.number().into(), message: text.clone() })
+                .collect(),
         }
     }
 }
@@ -46,6 +52,15 @@ impl TryFrom<pb::NodeFacts> for NodeFacts {
                 .collect::<Result<_, Halt>>()?,
             capacity: required("capacity", value.capacity)?.into(),
             reserved: required("reserved resources", value.reserved)?.into(),
+            conditions: value
+                .conditions
+                .into_iter()
+                .map(|c| {
+                    let kind = NodeCondition::from_number(c.kind)
+                        .ok_or_else(|| bad("condition of a node", format!("{} is unknown", c.kind)))?;
+                    Ok((kind, c.message))
+                })
+                .collect::<Result<_, Halt>>()?,
         })
     }
 }

@@ -2,11 +2,12 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use prost::bytes::Bytes;
 use quorate_base::{
     id::{ClusterId, RequestId},
     time::Timestamp,
 };
-use quorate_model::{Name, TaskId};
+use quorate_model::{Name, TaskId, TraceContext};
 use quorate_state::Halt;
 
 use super::{bad, name};
@@ -46,6 +47,16 @@ pub(super) fn cluster(bytes: &[u8]) -> Result<ClusterId, Halt> {
     let bits = bytes.try_into().map(u128::from_be_bytes);
     bits.map(ClusterId::from_u128)
         .map_err(|_| bad("cluster id", format!("has {} bytes instead of 16", bytes.len())))
+}
+
+/// A trace context, out; empty = none.
+pub(super) fn trace_out(trace: Option<TraceContext>) -> Bytes {
+    trace.map(|trace| trace.pack().into()).unwrap_or_default()
+}
+
+/// A trace context, in; what is none is left out: no decision hangs on it.
+pub(super) fn trace_in(packed: &[u8]) -> Option<TraceContext> {
+    TraceContext::unpack(packed)
 }
 
 /// A request id that was checked before it was stored.

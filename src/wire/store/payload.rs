@@ -27,7 +27,7 @@ macro_rules! from_tasks {
     )+};
 }
 
-from_tasks!(OrphanTasks, RemoveTasks);
+from_tasks!(OrphanTasks, RemoveTasks, RestartTasks);
 
 impl TryFrom<pb::ApplyJob> for Command {
     type Error = Halt;
@@ -59,6 +59,7 @@ impl TryFrom<pb::DeleteJob> for Command {
             namespace: name("namespace", &value.namespace)?,
             name: name("name of a job", &value.name)?,
             purge: value.purge,
+            expect: value.expect.map(Revision),
         })
     }
 }

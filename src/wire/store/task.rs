@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use quorate_model::{
-    Explanation, Filter, JobId, JobVersion, NodeId, Reason, Revision, Slot, Task, TaskId, TaskStatus,
+    Explanation, Filter, JobId, JobVersion, NodeId, Reason, Revision, Slot, Task, TaskEvent, TaskEventKind,
+    TaskId, TaskStatus,
 };
 use quorate_state::Halt;
 
 use super::{
+    bad,
     enums::{number, task_state, word},
     pack::{all, moment},
     required,
@@ -25,6 +27,7 @@ impl From<&TaskStatus> for pb::TaskStatus {
             restarts: value.restarts,
             instance: value.instance.to_string(),
             reason: value.reason.to_string(),
+            events: value.events.iter().map(Into::into).collect(),
         }
     }
 }
@@ -42,7 +45,30 @@ impl TryFrom<pb::TaskStatus> for TaskStatus {
             restarts: value.restarts,
             instance: value.instance.into(),
             reason: value.reason.into(),
+            events: all(value.events)?.into(),
         })
+    }
+}
+
+impl From<&TaskEvent> for pb::TaskEvent {
+    fn from(value: &TaskEvent) -> Self {
+        Self {
+            kind: value.kind.number().into(),
+            at_ms: value.at.as_millis(),
+            code: value.code,
+            detail: value.detail.as_deref().unwrap_or_default().to_owned(),
+        }
+    }
+}
+
+impl TryFrom<pb::TaskEvent> for TaskEvent {
+    type Error = Halt;
+
+    fn try_from(value: pb::TaskEvent) -> Result<Self, Halt> {
+        let kind = TaskEventKind::from_number(value.kind)
+            .ok_or_else(|| bad("event of a task", format!("{} is unknown", value.kind)))?;
+        let detail = Some(value.detail).filter(|text| !text.is_empty()).map(Into::into);
+        Ok(Self { kind, at: moment(value.at_ms), code: value.code, detail })
     }
 }
 
@@ -95,6 +121,7 @@ impl From<&Task> for pb::Task {
             created: value.created.0,
             created_at_ms: value.created_at.as_millis(),
             changed: value.changed.0,
+            restarts_asked: value.restarts_asked,
         }
     }
 }
@@ -111,6 +138,7 @@ impl TryFrom<pb::Task> for Task {
             attempt: value.attempt,
             node: value.node.map(NodeId),
             desired: task_state(value.desired)?,
+            restarts_asked: value.restarts_asked,
             not_before: moment(value.not_before_ms),
             status: required("status of a task", value.status)?.try_into()?,
             explanation: value.explanation.map(|e| e.try_into().map(Arc::new)).transpose()?,

@@ -13,7 +13,7 @@ use common::{
 use proptest::{collection::btree_map, prelude::*};
 use quorate_model::{JobVersion, NodeFacts, Slot, TaskId, TaskState, task::MAX_REASON};
 use quorate_state::Report;
-use quorate_wire::agent::{self, AssignedTask, Fence, assignment, member_hash, set_hash};
+use quorate_wire::agent::{self, AssignedTask, Fence, Wanted, assignment, member_hash, set_hash};
 
 proptest! {
     #[test]
@@ -28,23 +28,30 @@ proptest! {
 
     #[test]
     fn a_set_hash_follows_every_change_and_no_order(
-        set in btree_map(any::<u64>(), prop::sample::select(TaskState::ALL.to_vec()), 1..20)
+        set in btree_map(any::<u64>(), (prop::sample::select(TaskState::ALL.to_vec()), 0..3_u32), 1..20)
     ) {
-        let pairs: Vec<(TaskId, TaskState)> = set.into_iter().map(|(id, state)| (TaskId(id), state)).collect();
+        let wanted = |(desired, restarts_asked)| Wanted { desired, restarts_asked };
+        let pairs: Vec<(TaskId, Wanted)> = set.into_iter().map(|(id, pair)| (TaskId(id), wanted(pair))).collect();
         let hash = set_hash(pairs.iter().copied());
         prop_assert_eq!(set_hash(pairs.iter().rev().copied()), hash);
-        let (id, desired) = pairs[0];
-        let without = hash.wrapping_sub(member_hash(id, desired));
+        let (id, first) = pairs[0];
+        let without = hash.wrapping_sub(member_hash(id, first));
         prop_assert_eq!(set_hash(pairs[1..].iter().copied()), without);
-        let other = if desired == TaskState::Shutdown { TaskState::Running } else { TaskState::Shutdown };
-        prop_assert_ne!(without.wrapping_add(member_hash(id, other)), hash);
+        let desired = match first.desired {
+            TaskState::Shutdown => TaskState::Running,
+            _ => TaskState::Shutdown,
+        };
+        prop_assert_ne!(without.wrapping_add(member_hash(id, Wanted { desired, ..first })), hash);
+        let restarts_asked = first.restarts_asked + 1;
+        prop_assert_ne!(without.wrapping_add(member_hash(id, Wanted { restarts_asked, ..first })), hash);
     }
 }
 
 #[test]
 fn a_set_hash_is_the_same_in_every_release() {
     assert_eq!(set_hash([]), 0);
-    assert_eq!(member_hash(TaskId(1), TaskState::Running), 992_014_286_021_073_595);
+    let wanted = Wanted { desired: TaskState::Running, restarts_asked: 0 };
+    assert_eq!(member_hash(TaskId(1), wanted), 7_022_360_039_413_152_445);
 }
 
 #[test]

@@ -174,7 +174,8 @@ fn pages_have_a_default_size_and_a_bound() {
 
 #[test]
 fn reads_are_linearizable_unless_stale_is_asked_for() {
-    let read = |consistency: Consistency| ReadOptions { consistency: consistency.into() };
+    let read =
+        |consistency: Consistency| ReadOptions { consistency: consistency.into(), ..ReadOptions::default() };
     assert!(ReadOptions::stale(Some(&read(Consistency::Stale))));
     assert!(!ReadOptions::stale(Some(&read(Consistency::Linearizable))));
     assert!(!ReadOptions::stale(Some(&read(Consistency::Unspecified))));
@@ -302,7 +303,7 @@ fn a_replica_whose_replacements_are_used_up_is_given_up_until_the_job_is_changed
     assert_eq!(given_up(&world).0, 0, "a closed slot is no replica");
     let mut world = failed;
     let (namespace, text) = (name("shop"), name("web"));
-    world.run(Command::DeleteJob { namespace, name: text, purge: false });
+    world.run(Command::DeleteJob { namespace, name: text, purge: false, expect: None });
     assert_eq!(given_up(&world).0, 0, "a stopped job tries nothing");
 }
 
@@ -328,7 +329,7 @@ fn a_stopped_job_has_converged_when_nothing_lives_and_a_batch_when_it_ended() {
 
     let mut world = before_end;
     let (namespace, text) = (name("default"), name("nap"));
-    world.run(Command::DeleteJob { namespace, name: text, purge: false });
+    world.run(Command::DeleteJob { namespace, name: text, purge: false, expect: None });
     assert!(!world.converged(id));
     world.desire(TaskState::Shutdown, &[1]);
     world.report(0, 1, TaskState::Shutdown);
@@ -352,7 +353,7 @@ fn views_name_what_the_state_numbers() {
     assert_eq!(waiting.not_before.unwrap().seconds, 1_796_000_010);
 
     let job = api::job(&state, state.job(JobId(0)).unwrap());
-    assert_eq!((job.name.as_str(), job.version, job.etag.as_str()), ("web", 2, "W/\"17\""));
+    assert_eq!((job.name.as_str(), job.version, job.etag.as_str()), ("web", 2, "W/\"18\""));
     assert_eq!(JobSpec::try_from(job.spec.unwrap()).unwrap().kind, JobKind::Service { replicas: 2 });
 
     let node = api::node(&state, state.node(NodeId(0)).unwrap());

@@ -66,7 +66,7 @@ fn commands_of_two_kinds_with_one_payload_have_two_fingerprints() {
     let (namespace, name) = (common::name("default"), common::name("web"));
     let scale =
         Command::ScaleJob { namespace: namespace.clone(), name: name.clone(), replicas: 1, expect: None };
-    let delete = Command::DeleteJob { namespace, name, purge: true };
+    let delete = Command::DeleteJob { namespace, name, purge: true, expect: None };
     assert_ne!(fingerprint(&scale), fingerprint(&delete));
 }
 
@@ -164,6 +164,7 @@ fn a_thousand_new_tasks_on_a_hundred_nodes_are_a_few_kilobytes() {
         fence: Some(quorate_model::Term(7)),
         actor: Actor::Manager(common::name("m1")),
         request: None,
+        trace: None,
         command,
     };
     let run = NewTasks { first: Slot(0), count: 1000, attempt: 0, not_before: Timestamp::EPOCH };

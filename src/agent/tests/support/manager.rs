@@ -9,8 +9,9 @@ use quorate_model::{TaskId, TaskState};
 use quorate_pki::{Profile, Security};
 use quorate_wire::agent::agent_service_server::{AgentService, AgentServiceServer};
 use quorate_wire::agent::{
-    Assignment, AssignmentSet, Fence, Hello, Redirect, Refusal, SessionRequest, SessionResponse, StatusAck,
-    StatusMark, TaskSpec, TaskStatus, Welcome, session_request, session_response, set_hash,
+    Assignment, AssignmentSet, Fence, Hello, Redirect, Refusal, RelayRequest, RelayResponse, SessionRequest,
+    SessionResponse, StatusAck, StatusMark, TaskSpec, TaskStatus, Wanted, Welcome, session_request,
+    session_response, set_hash,
 };
 use quorate_wire::common;
 use tokio::sync::mpsc;
@@ -33,7 +34,7 @@ pub struct Conn {
     outbound: mpsc::Sender<Result<SessionResponse, Status>>,
     pub fence: Fence,
     number: u64,
-    members: std::collections::BTreeMap<TaskId, TaskState>,
+    members: std::collections::BTreeMap<TaskId, Wanted>,
     /// Statuses that nobody asked for yet.
     backlog: Vec<TaskStatus>,
 }
@@ -43,6 +44,14 @@ struct Service(Mutex<mpsc::Sender<Conn>>);
 #[tonic::async_trait]
 impl AgentService for Service {
     type SessionStream = ReceiverStream<Result<SessionResponse, Status>>;
+    type RelayStream = ReceiverStream<Result<RelayResponse, Status>>;
+
+    async fn relay(
+        &self,
+        _: Request<Streaming<RelayRequest>>,
+    ) -> Result<Response<Self::RelayStream>, Status> {
+        Err(Status::unimplemented("this manager opens no relays"))
+    }
 
     async fn session(
         &self,
@@ -145,7 +154,8 @@ impl Conn {
     fn set(&mut self, applies_to: u64, assignments: Vec<Assignment>, removals: Vec<u64>) -> AssignmentSet {
         for assignment in &assignments {
             let desired = TaskState::from_number(assignment.desired_state as u16).unwrap();
-            self.members.insert(TaskId(assignment.task_id), desired);
+            let wanted = Wanted { desired, restarts_asked: assignment.restarts_asked };
+            self.members.insert(TaskId(assignment.task_id), wanted);
         }
         for id in &removals {
             self.members.remove(&TaskId(*id));
@@ -265,6 +275,8 @@ pub fn assignment(id: u64, container: common::ContainerSpec) -> Assignment {
         spec: Some(TaskSpec { containers, restart: Some(restart), ..Default::default() }),
         observed_state: TaskState::Assigned.number().into(),
         observed_seq: 0,
+        restarts_asked: 0,
+        traceparent: String::new(),
     }
 }
 

@@ -33,6 +33,7 @@ fn hello(node: &str, agent: &str) -> pb::Hello {
         capacity: Some(common::Resources { cpu_millis: 4000, memory_bytes: 8 << 30 }),
         reserved: None,
         labels: BTreeMap::new(),
+        conditions: BTreeMap::new(),
     };
     pb::Hello {
         node: node.to_owned(),

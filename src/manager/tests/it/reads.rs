@@ -14,7 +14,7 @@ use crate::{
 };
 
 fn stale() -> Option<ReadOptions> {
-    Some(ReadOptions { consistency: Consistency::Stale.into() })
+    Some(ReadOptions { consistency: Consistency::Stale.into(), ..ReadOptions::default() })
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -65,7 +65,7 @@ fn act(room: &mut Room, op: &Op) {
         Op::Delete { job, purge } => {
             let name: Name = ["s0", "s1", "s2", "b0", "b1"][usize::from(job)].parse().unwrap();
             let namespace = Name::default_namespace();
-            room.lab.done(Command::DeleteJob { namespace, name, purge }).ok();
+            room.lab.done(Command::DeleteJob { namespace, name, purge, expect: None }).ok();
         }
         Op::Node { node, down } => {
             let status = if down { NodeStatus::Down } else { NodeStatus::Ready };

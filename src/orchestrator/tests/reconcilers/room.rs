@@ -134,7 +134,7 @@ impl Room {
 
     pub(crate) fn delete(&mut self, name: &str, purge: bool) {
         let (namespace, name) = (Name::default_namespace(), name.parse().unwrap());
-        self.lab.done(Command::DeleteJob { namespace, name, purge }).unwrap();
+        self.lab.done(Command::DeleteJob { namespace, name, purge, expect: None }).unwrap();
     }
 
     pub(crate) fn judge(&mut self, node: NodeId, status: NodeStatus) {

@@ -69,6 +69,7 @@ fn a_plan_of_another_term_is_refused_whichever_is_newer() {
             fence: Some(Term(planned)),
             actor: Actor::Manager(name("m1")),
             request: None,
+            trace: None,
             command: Command::ApplyJob { spec, expect: None },
         });
         assert_eq!(refused.outcome, Err(Rejection::StaleFence { planned: Term(planned), term: Term(5) }));

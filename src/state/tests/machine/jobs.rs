@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quorate_model::{Job, JobId, JobSpec, JobStatus, JobVersion, Revision, TaskState};
+use quorate_model::{ImagePull, Job, JobId, JobSpec, JobStatus, JobVersion, Revision, TaskState};
 use quorate_state::{Change, Command, Object, Receipt, Rejection, lab::Lab, lab::with_image};
 
 use crate::{batch, create, name, refusal, running, service};
@@ -12,7 +12,7 @@ fn apply(spec: JobSpec, expect: Option<Revision>) -> Command {
 }
 
 fn delete(job: &str, purge: bool) -> Command {
-    Command::DeleteJob { namespace: name("default"), name: name(job), purge }
+    Command::DeleteJob { namespace: name("default"), name: name(job), purge, expect: None }
 }
 
 fn scale(job: &str, replicas: u32) -> Command {
@@ -148,4 +148,41 @@ fn a_batch_that_ended_counts_afresh_when_it_gets_something_new_to_do() {
     assert_eq!((record(&lab, job).succeeded, record(&lab, job).status), (0, JobStatus::Active));
     let late = refusal(&mut lab, end(1));
     assert!(matches!(late, Rejection::WrongJobStatus { .. }), "that end is not the new version's");
+}
+
+#[test]
+fn an_edit_says_who_made_it_and_when_and_a_refusal_names_them() {
+    let mut lab = Lab::new();
+    lab.done(apply(service(1), None)).unwrap();
+    let job = record(&lab, JobId(0));
+    assert_eq!((&*job.edited_by, job.edited_at), ("lab", lab.now));
+    let Rejection::EtagMismatch { by, at, .. } = refusal(&mut lab, apply(service(2), Some(Revision(0))))
+    else {
+        panic!("it must be refused for its etag")
+    };
+    assert_eq!((&*by, at), ("lab", job.edited_at));
+    let mut delete = delete("web", false);
+    if let Command::DeleteJob { expect, .. } = &mut delete {
+        *expect = Some(Revision(99));
+    }
+    assert!(matches!(refusal(&mut lab, delete), Rejection::EtagMismatch { sent: Revision(99), .. }));
+    assert_eq!(record(&lab, JobId(0)).status, JobStatus::Active);
+}
+
+#[test]
+fn a_digest_that_managers_filled_in_makes_no_new_version_unless_the_image_is_pulled_always() {
+    let pinned = |pull, digit: &str| {
+        let mut spec = service(1);
+        for container in spec.containers.values_mut() {
+            container.pull = pull;
+            container.digest = Some(format!("sha256:{}", digit.repeat(64)));
+        }
+        spec
+    };
+    for (pull, version) in [(ImagePull::IfMissing, 1), (ImagePull::Always, 2)] {
+        let mut lab = Lab::new();
+        lab.done(apply(pinned(pull, "a"), None)).unwrap();
+        lab.done(apply(pinned(pull, "b"), None)).unwrap();
+        assert_eq!(record(&lab, JobId(0)).version, JobVersion(version), "{pull:?}");
+    }
 }

@@ -14,6 +14,7 @@ fn ask(lab: &mut Lab, user: &str, id: &str, fingerprint: u64, replicas: u32) -> 
         fence: None,
         actor: Actor::User(Arc::from(user)),
         request: Some(Request { id: RequestId::new(id).unwrap(), fingerprint }),
+        trace: None,
         command: Command::ApplyJob { spec: Arc::new(service(replicas)), expect: None },
     };
     lab.push(&envelope)
@@ -52,6 +53,7 @@ fn a_refused_request_is_not_remembered() {
             fence: None,
             actor: Actor::User(Arc::from("ann")),
             request: Some(Request { id: RequestId::new("r1").unwrap(), fingerprint: 1 }),
+            trace: None,
             command: Command::ApplyJob { spec: Arc::new(service(1)), expect },
         })
     };

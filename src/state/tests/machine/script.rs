@@ -22,6 +22,7 @@ pub(crate) fn envelope() -> impl Strategy<Value = Envelope> {
         actor: Actor::User(Arc::from("ann")),
         request: request
             .map(|(id, fingerprint)| Request { id: RequestId::new(&format!("r{id}")).unwrap(), fingerprint }),
+        trace: None,
         command,
     })
 }
@@ -56,7 +57,7 @@ fn on_jobs() -> impl Strategy<Value = Command> {
             namespace: name("default"), name: name(job), replicas, expect: None,
         }),
         1 => (job_name(), any::<bool>()).prop_map(|(job, purge)| Command::DeleteJob {
-            namespace: name("default"), name: name(job), purge,
+            namespace: name("default"), name: name(job), purge, expect: None,
         }),
         1 => (0..4_u32, 1..4_u32, status).prop_map(|(job, version, status)| Command::SetJobStatus {
             job: JobId(job), version: JobVersion(version), status,

@@ -55,7 +55,7 @@ fn tasks_are_created_for_active_jobs_and_known_versions_only() {
     assert!(matches!(refusal(&mut lab, of(JobId(9), JobVersion(1))), Rejection::Gone { what: "job", .. }));
     assert!(matches!(refusal(&mut lab, of(job, JobVersion(9))), Rejection::Gone { what: "job version", .. }));
     let (namespace, name) = (crate::name("default"), crate::name("web"));
-    lab.done(Command::DeleteJob { namespace, name, purge: false }).unwrap();
+    lab.done(Command::DeleteJob { namespace, name, purge: false, expect: None }).unwrap();
     assert!(matches!(refusal(&mut lab, of(job, JobVersion(1))), Rejection::WrongJobStatus { .. }));
 }
 
@@ -202,4 +202,18 @@ fn ends_of_an_old_version_do_not_count() {
     lab.job(with_image(service(1), "app:2")).unwrap();
     lab.report(task, TaskState::Failed).unwrap();
     assert_eq!(lab.job_record(job).unwrap().failed, 0);
+}
+
+#[test]
+fn a_restart_is_asked_of_what_has_a_node_and_is_wanted() {
+    let (mut lab, job, task) = running();
+    let restart = |task| Command::RestartTasks { tasks: vec![task] };
+    assert_eq!(changed(&lab.apply(restart(task))), (1, vec![]));
+    assert_eq!(changed(&lab.apply(restart(task))), (1, vec![]));
+    assert_eq!(lab.state.task(task).unwrap().restarts_asked, 2);
+    create(&mut lab, job, 2);
+    assert_eq!(changed(&lab.apply(restart(TaskId(1)))), (0, vec![TaskId(1)]), "it has no node");
+    desire(&mut lab, TaskState::Shutdown, task);
+    assert_eq!(changed(&lab.apply(restart(task))), (0, vec![task]), "it is to stop");
+    assert_eq!(changed(&lab.apply(restart(TaskId(77)))), (0, vec![TaskId(77)]));
 }

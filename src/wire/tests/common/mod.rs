@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "every test binary compiles this module and uses its own part of it")]
 
 pub(crate) mod bytes;
+pub(crate) mod history;
 pub(crate) mod story;
 pub(crate) mod values;
 pub(crate) mod world;

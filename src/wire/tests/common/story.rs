@@ -10,7 +10,8 @@ use quorate_model::{
     Attribute, ClusterVersion, Constraint, ContainerSpec, Epoch, Explanation, Filter, ImagePull, JobId,
     JobKind, JobSpec, JobStatus, JobVersion, Limits, Manager, Mount, Name, NodeFacts, NodeId, NodeStatus,
     Operator, Placement, Port, RaftId, Reason, ReschedulePolicy, Resources, RestartCondition, RestartPolicy,
-    Revision, RuntimeKind, Settings, Slot, StopPolicy, Strategy, TaskId, TaskState, TaskStatus, Term, Volume,
+    Revision, RuntimeKind, Settings, Slot, StopPolicy, Strategy, TaskEvent, TaskEventKind, TaskId, TaskState,
+    TaskStatus, Term, TraceContext, Volume,
 };
 use quorate_state::{Actor, Command, Envelope, NewTasks, Position, Report, Request, State, apply};
 use quorate_wire::store::fingerprint;
@@ -54,6 +55,7 @@ fn rich_container() -> ContainerSpec {
     ContainerSpec {
         runtime: RuntimeKind::Docker,
         image: Some("registry.example/shop/web:1.27.3".into()),
+        digest: Some(format!("sha256:{}", "0a".repeat(32))),
         pull: ImagePull::Always,
         command: vec!["/app/server".into()],
         args: vec!["--listen".into(), ":8080".into()],
@@ -103,6 +105,7 @@ pub(crate) fn facts(zone: &str) -> NodeFacts {
         runtimes: [(RuntimeKind::Docker, "29.1".to_owned()), (RuntimeKind::Process, "1".to_owned())].into(),
         capacity: Resources { cpu_millis: 4000, memory_bytes: 8 << 30 },
         reserved: Resources { cpu_millis: 500, memory_bytes: 1 << 30 },
+        conditions: BTreeMap::new(),
     }
 }
 
@@ -118,6 +121,16 @@ pub(crate) fn seen(state: TaskState, seq: u64) -> TaskStatus {
         restarts: u32::from(state == TaskState::Failed),
         instance: "9f86d081884c".into(),
         reason: if state == TaskState::Failed { "killed by SIGKILL".into() } else { "".into() },
+        events: [
+            TaskEvent { kind: TaskEventKind::Started, at: START, code: None, detail: None },
+            TaskEvent {
+                kind: TaskEventKind::Killed,
+                at: START,
+                code: Some(9),
+                detail: Some("by hand".into()),
+            },
+        ]
+        .into(),
     }
 }
 
@@ -180,13 +193,19 @@ fn work() -> Vec<Command> {
         Command::ExplainTasks { groups: vec![(explanation, vec![TaskId(4)])] },
         Command::ReportStatuses { node: NodeId(0), reports: vec![report(0, TaskState::Running, 3)] },
         Command::ReportStatuses { node: NodeId(1), reports: vec![report(3, TaskState::Failed, 4)] },
+        Command::RestartTasks { tasks: vec![TaskId(0)] },
         Command::ScaleJob { namespace: name("shop"), name: name("web"), replicas: 2, expect: None },
         Command::SetDesired { desired: TaskState::Shutdown, tasks: vec![TaskId(1), TaskId(2)] },
         Command::SetNodeStatus { node: NodeId(1), status: NodeStatus::Down, reason: "unheard for 5s".into() },
         Command::OrphanTasks { tasks: vec![TaskId(1)] },
         Command::RemoveTasks { tasks: vec![TaskId(1), TaskId(2)] },
         Command::SetJobStatus { job: nap, version: JobVersion(1), status: JobStatus::Failed },
-        Command::DeleteJob { namespace: Name::default_namespace(), name: name("old"), purge: true },
+        Command::DeleteJob {
+            namespace: Name::default_namespace(),
+            name: name("old"),
+            purge: true,
+            expect: None,
+        },
         Command::ForgetJob { job: old },
     ]
 }
@@ -214,6 +233,7 @@ pub(crate) fn story() -> Vec<Envelope> {
                     id: RequestId::new(&format!("request-{i}")).unwrap(),
                     fingerprint: fingerprint(&command),
                 }),
+                trace: user.then(|| TraceContext { trace_id: [7; 16], span_id: [8; 8], flags: 1 }),
                 command,
             }
         })

@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use super::history::{task_event, trace};
 use proptest::{collection::btree_map, collection::vec, option, prelude::*};
 use quorate_base::{
     id::{ClusterId, RequestId},
@@ -10,10 +11,10 @@ use quorate_base::{
 };
 use quorate_model::{
     Attribute, ClusterVersion, Constraint, ContainerSpec, Epoch, Explanation, Filter, ImagePull, Job, JobId,
-    JobKind, JobSpec, JobStatus, JobVersion, Limits, Manager, Mount, Name, Node, NodeFacts, NodeId,
-    NodeStatus, Operator, Placement, Port, RaftId, Reason, ReschedulePolicy, Resources, RestartCondition,
-    RestartPolicy, Revision, RuntimeKind, Settings, Slot, StopPolicy, Strategy as Spreading, Task, TaskId,
-    TaskState, TaskStatus, Term, Volume,
+    JobKind, JobSpec, JobStatus, JobVersion, Limits, Manager, Mount, Name, Node, NodeCondition, NodeFacts,
+    NodeId, NodeStatus, Operator, Placement, Port, RaftId, Reason, ReschedulePolicy, Resources,
+    RestartCondition, RestartPolicy, Revision, RuntimeKind, Settings, Slot, StopPolicy,
+    Strategy as Spreading, Task, TaskId, TaskState, TaskStatus, Term, Volume,
 };
 use quorate_state::{
     Actor, Command, Envelope, Meta, NewTasks, Position, Receipt, Record, Report, Request, RequestKey,
@@ -21,7 +22,7 @@ use quorate_state::{
 };
 
 /// Any of a list.
-fn of<T: Clone + std::fmt::Debug + 'static>(all: &[T]) -> impl Strategy<Value = T> + use<T> {
+pub(crate) fn of<T: Clone + std::fmt::Debug + 'static>(all: &[T]) -> impl Strategy<Value = T> + use<T> {
     prop::sample::select(all.to_vec())
 }
 
@@ -46,7 +47,7 @@ fn span() -> impl Strategy<Value = Duration> {
     prop_oneof![0_u64..100_000, any::<u32>().prop_map(u64::from)].prop_map(Duration::from_millis)
 }
 
-fn moment() -> impl Strategy<Value = Timestamp> {
+pub(crate) fn moment() -> impl Strategy<Value = Timestamp> {
     prop_oneof![Just(0), 1_700_000_000_000_u64..1_900_000_000_000, any::<u64>()]
         .prop_map(Timestamp::from_millis)
 }
@@ -86,7 +87,7 @@ fn mount() -> impl Strategy<Value = Mount> {
 fn container() -> impl Strategy<Value = ContainerSpec> {
     let program = (
         of(&RuntimeKind::ALL),
-        option::of(filled()),
+        (option::of(filled()), option::of(filled())),
         of(&[ImagePull::IfMissing, ImagePull::Always, ImagePull::Never]),
         vec(text(), 0..3),
         vec(text(), 0..3),
@@ -95,13 +96,14 @@ fn container() -> impl Strategy<Value = ContainerSpec> {
     let place = (option::of(filled()), option::of(filled()), vec(mount(), 0..3));
     let bounds = (resources(), any::<(u64, u64, u64)>(), filled(), span());
     (program, place, bounds).prop_map(|(program, place, (reserve, limit, signal, grace))| {
-        let (runtime, image, pull, command, args, env) = program;
+        let (runtime, (image, digest), pull, command, args, env) = program;
         let (user, workdir, mounts) = place;
         let limit = Limits { cpu_millis: limit.0, memory_bytes: limit.1, pids: limit.2 };
         let stop = StopPolicy { signal, grace };
         ContainerSpec {
             runtime,
             image,
+            digest,
             pull,
             command,
             args,
@@ -189,8 +191,11 @@ fn job() -> impl Strategy<Value = Job> {
     let versions = (any::<(u32, u32)>(), btree_map(any::<u32>(), job_spec(), 0..3));
     let status = (of(&[Active, Complete, Failed, Stopped, Purging]), any::<(u32, u32)>());
     let times = (any::<(u64, u64, u64)>(), moment(), moment());
-    (names, versions, status, times).prop_map(
-        |((id, namespace, name), (version, specs), (status, ends), (revisions, created_at, changed_at))| {
+    let edit = (text().prop_map(Arc::from), moment(), trace());
+    (names, versions, status, times, edit).prop_map(
+        |(names, (version, specs), (status, ends), (revisions, created_at, changed_at), edit)| {
+            let (id, namespace, name) = names;
+            let (edited_by, edited_at, trace) = edit;
             Job {
                 id: JobId(id),
                 namespace,
@@ -203,6 +208,9 @@ fn job() -> impl Strategy<Value = Job> {
                 failed: ends.1,
                 created: Revision(revisions.0),
                 edited: Revision(revisions.1),
+                edited_by,
+                edited_at,
+                trace,
                 created_at,
                 changed_at,
                 changed: Revision(revisions.2),
@@ -213,8 +221,9 @@ fn job() -> impl Strategy<Value = Job> {
 
 fn task_status(states: &[TaskState]) -> impl Strategy<Value = TaskStatus> + use<> {
     let head = (of(states), any::<u64>(), moment(), option::of(moment()));
-    (head, option::of(any::<i32>()), any::<u32>(), text(), text()).prop_map(
-        |((state, seq, at, running_since), exit_code, restarts, instance, reason)| TaskStatus {
+    let events = vec(task_event(), 0..4);
+    (head, option::of(any::<i32>()), any::<u32>(), text(), text(), events).prop_map(
+        |((state, seq, at, running_since), exit_code, restarts, instance, reason, events)| TaskStatus {
             state,
             seq,
             at,
@@ -223,6 +232,7 @@ fn task_status(states: &[TaskState]) -> impl Strategy<Value = TaskStatus> + use<
             restarts,
             instance: instance.into(),
             reason: reason.into(),
+            events: events.into(),
         },
     )
 }
@@ -234,8 +244,8 @@ pub(crate) fn report() -> impl Strategy<Value = Report> {
 }
 
 fn explanation() -> impl Strategy<Value = Explanation> {
-    use Filter::{Constraint, Cpu, MaxPerNode, Memory, Port, Ready, Runtime};
-    let filter = of(&[Ready, Runtime, Constraint, Cpu, Memory, Port, MaxPerNode]);
+    use Filter::{Constraint, Cpu, MaxPerNode, Memory, Port, Pressure, Ready, Runtime};
+    let filter = of(&[Ready, Runtime, Constraint, Cpu, Memory, Port, MaxPerNode, Pressure]);
     let reason =
         (filter, any::<u32>(), text()).prop_map(|(filter, nodes, detail)| Reason { filter, nodes, detail });
     (any::<u32>(), vec(reason, 0..4)).prop_map(|(total, reasons)| Explanation { total, reasons })
@@ -243,23 +253,27 @@ fn explanation() -> impl Strategy<Value = Explanation> {
 
 fn task() -> impl Strategy<Value = Task> {
     let ids = (task_id(), any::<(u32, u32, u32, u32)>(), option::of(any::<u32>()));
-    let state = (of(&TaskState::ALL), moment(), task_status(&TaskState::ALL));
+    let state = (of(&TaskState::ALL), any::<u32>(), moment(), task_status(&TaskState::ALL));
     let times = (any::<(u64, u64)>(), moment());
     (ids, state, option::of(explanation()), times).prop_map(
-        |((id, numbers, node), (desired, not_before, status), explanation, (revisions, created_at))| Task {
-            id,
-            job: JobId(numbers.0),
-            version: JobVersion(numbers.1),
-            slot: Slot(numbers.2),
-            attempt: numbers.3,
-            node: node.map(NodeId),
-            desired,
-            not_before,
-            status,
-            explanation: explanation.map(Arc::new),
-            created: Revision(revisions.0),
-            created_at,
-            changed: Revision(revisions.1),
+        |((id, numbers, node), state, explanation, (revisions, created_at))| {
+            let (desired, restarts_asked, not_before, status) = state;
+            Task {
+                id,
+                job: JobId(numbers.0),
+                version: JobVersion(numbers.1),
+                slot: Slot(numbers.2),
+                attempt: numbers.3,
+                node: node.map(NodeId),
+                desired,
+                restarts_asked,
+                not_before,
+                status,
+                explanation: explanation.map(Arc::new),
+                created: Revision(revisions.0),
+                created_at,
+                changed: Revision(revisions.1),
+            }
         },
     )
 }
@@ -267,8 +281,9 @@ fn task() -> impl Strategy<Value = Task> {
 /// What an agent may say of its machine.
 pub(crate) fn facts() -> impl Strategy<Value = NodeFacts> {
     let runtimes = btree_map(of(&RuntimeKind::ALL), text(), 0..3);
-    ((text(), text(), text(), text()), texts(), runtimes, resources(), resources()).prop_map(
-        |((hostname, os, arch, agent_version), labels, runtimes, capacity, reserved)| NodeFacts {
+    let conditions = btree_map(of(&NodeCondition::ALL), text(), 0..2);
+    ((text(), text(), text(), text()), texts(), runtimes, resources(), resources(), conditions).prop_map(
+        |((hostname, os, arch, agent_version), labels, runtimes, capacity, reserved, conditions)| NodeFacts {
             hostname,
             os,
             arch,
@@ -277,6 +292,7 @@ pub(crate) fn facts() -> impl Strategy<Value = NodeFacts> {
             runtimes,
             capacity,
             reserved,
+            conditions,
         },
     )
 }
@@ -365,10 +381,8 @@ fn edit() -> impl Strategy<Value = Command> {
         (name(), name(), any::<u32>(), expect()).prop_map(|(namespace, name, replicas, expect)| {
             Command::ScaleJob { namespace, name, replicas, expect }
         }),
-        (name(), name(), any::<bool>()).prop_map(|(namespace, name, purge)| Command::DeleteJob {
-            namespace,
-            name,
-            purge
+        (name(), name(), any::<bool>(), expect()).prop_map(|(namespace, name, purge, expect)| {
+            Command::DeleteJob { namespace, name, purge, expect }
         }),
         (any::<u32>(), any::<u32>(), status).prop_map(|(job, version, status)| Command::SetJobStatus {
             job: JobId(job),
@@ -399,6 +413,7 @@ fn tasks() -> impl Strategy<Value = Command> {
             .prop_map(|(node, reports)| Command::ReportStatuses { node: NodeId(node), reports }),
         ids().prop_map(|tasks| Command::OrphanTasks { tasks }),
         ids().prop_map(|tasks| Command::RemoveTasks { tasks }),
+        ids().prop_map(|tasks| Command::RestartTasks { tasks }),
     ]
 }
 
@@ -429,12 +444,13 @@ fn member() -> impl Strategy<Value = Command> {
 pub(crate) fn envelope() -> impl Strategy<Value = Envelope> {
     let command = prop_oneof![edit(), tasks(), member()];
     let fence = option::of(any::<u64>().prop_map(Term));
-    (moment(), fence, actor(), option::of(request()), command).prop_map(
-        |(proposed_at, fence, actor, request, command)| Envelope {
+    (moment(), fence, actor(), option::of(request()), trace(), command).prop_map(
+        |(proposed_at, fence, actor, request, trace, command)| Envelope {
             proposed_at,
             fence,
             actor,
             request,
+            trace,
             command,
         },
     )

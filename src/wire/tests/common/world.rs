@@ -39,6 +39,7 @@ impl World {
             fence: None,
             actor: Actor::User("alice".into()),
             request: None,
+            trace: None,
             command,
         };
         let at = Position { term: Term(1), index: Revision(self.index) };

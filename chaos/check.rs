@@ -33,6 +33,8 @@ pub enum Rule {
     TasksUntouched,
     /// The runtime still runs the same containers and processes.
     InstancesUntouched,
+    /// A client in another language sees what the API promises.
+    OthersSeeTheSame,
 }
 
 impl fmt::Display for Rule {
@@ -45,6 +47,7 @@ impl fmt::Display for Rule {
             Self::RevisionsFollowTime => "revisions follow real time",
             Self::TasksUntouched => "no task was restarted, moved or lost",
             Self::InstancesUntouched => "the same containers and processes run",
+            Self::OthersSeeTheSame => "clients in other languages see what the API promises",
         })
     }
 }

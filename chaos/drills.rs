@@ -1,5 +1,6 @@
 //! Drills: faults against a real cluster under load, and the check of what was recorded.
 
+pub mod foreign;
 pub mod kill_agents;
 pub mod kill_leader;
 

@@ -128,3 +128,11 @@ need_venv() {
     # Last: what broke off before is made anew.
     printf '%s\n' "$wanted" >"$VENV/packages"
 }
+
+# What clients in other languages need: Python with gRPC in $VENV, and curl.
+need_foreign() {
+    local grpc=1.85.1
+    have curl || apt_install curl || fail "curl is missing and could not be installed"
+    need_venv foreign grpcio==$grpc grpcio-tools==$grpc grpcio-health-checking==$grpc grpcio-reflection==$grpc \
+        grpcio-status==$grpc
+}

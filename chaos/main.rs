@@ -11,7 +11,7 @@ use quorate_base::{Clock, RequestIds, Rng};
 use quorate_chaos::check::Violation;
 use quorate_chaos::cluster::{Cluster, Plan as ClusterPlan, scratch};
 use quorate_chaos::demo::runtime::{Choice, choose};
-use quorate_chaos::drills::{kill_agents, kill_leader};
+use quorate_chaos::drills::{foreign, kill_agents, kill_leader};
 use quorate_chaos::term::Term;
 use quorate_chaos::workload::{On, Plan as WritePlan};
 use quorate_chaos::{bench, demo, drills};
@@ -39,6 +39,8 @@ enum Command {
     KillLeader(KillLeaderArgs),
     /// SIGKILL on agents, and a task that crashes while all managers are dead.
     KillAgents(KillAgentsArgs),
+    /// A client in Python and curl against every manager, through the loss of the leader.
+    Foreign(ForeignArgs),
     /// Prints how fast things are.
     Bench(BenchArgs),
 }
@@ -98,6 +100,16 @@ struct KillAgentsArgs {
 }
 
 #[derive(Debug, Args)]
+struct ForeignArgs {
+    /// Python with the packages of gRPC (chaos/foreign.sh makes one).
+    #[arg(long, value_name = "FILE")]
+    python: PathBuf,
+    /// Keep logs, configuration and data afterwards.
+    #[arg(long)]
+    keep: bool,
+}
+
+#[derive(Debug, Args)]
 struct BenchArgs {
     /// Rounds; medians are printed.
     #[arg(long, default_value_t = 7)]
@@ -150,6 +162,7 @@ async fn run(cli: Cli) -> Result<Ended> {
         Command::Demo(args) => run_demo(quorate, root, args, &term).await,
         Command::KillLeader(args) => Box::pin(run_kill_leader(quorate, args, &term)).await,
         Command::KillAgents(args) => Box::pin(run_kill_agents(quorate, args, &term)).await,
+        Command::Foreign(args) => Box::pin(run_foreign(quorate, root, args, &term)).await,
         Command::Bench(args) => {
             let plan = bench::Plan {
                 quorate,
@@ -209,6 +222,16 @@ async fn run_kill_agents(quorate: PathBuf, args: KillAgentsArgs, term: &Term) ->
     term.say(&format!("Logs, history and data: {}", cluster.folder().display()));
     let drilled =
         guarded(Box::pin(async { Ok(verdict(&kill_agents::drill(&mut cluster, &plan, term).await?, term)) }))
+            .await;
+    finish(cluster, drilled, args.keep, term).await
+}
+
+async fn run_foreign(quorate: PathBuf, root: PathBuf, args: ForeignArgs, term: &Term) -> Result<Ended> {
+    let plan = foreign::Plan { python: args.python, root };
+    let mut cluster = Cluster::lay_out(three_by_three(quorate, On::Fake, false))?;
+    term.say(&format!("Logs and data: {}", cluster.folder().display()));
+    let drilled =
+        guarded(Box::pin(async { Ok(verdict(&foreign::drill(&mut cluster, &plan, term).await?, term)) }))
             .await;
     finish(cluster, drilled, args.keep, term).await
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The gate. `check`: format, lints, docs. `all`: these, every test, the demo on each runtime, a short run of leader kills.
+# The gate. `check`: format, lints, docs, protos. `all`: these, every test, the demo on each runtime, a short run of
+# leader kills, a client in another language.
 # Stops at the first stage that fails, and each stage has a bound, so it ends by itself.
 set -euo pipefail
 # shellcheck source=chaos/lib.sh
@@ -35,6 +36,7 @@ need_toolchain
 stage "format" 2m cargo fmt --all -- --check
 stage "lints" 30m cargo clippy --workspace --all-targets --locked -- -D warnings
 stage "docs" 20m env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --document-private-items
+stage "proto" 5m "$ROOT/chaos/proto.sh"
 if [[ $mode == all ]]; then
     need_nextest
     start_engine || fail "the tests need a Docker engine, and none answers"
@@ -46,6 +48,7 @@ if [[ $mode == all ]]; then
     stage "demo on docker" 5m "${chaos[@]}" demo --exit --runtime docker
     stage "demo on processes" 5m "${chaos[@]}" demo --exit --runtime process
     stage "leader kills" 10m "${chaos[@]}" kill-leader --rounds "${ROUNDS:-5}" --runtime docker
+    stage "foreign clients" 10m env CHAOS="$TARGET/release/chaos" QUORATE="$TARGET/release/quorate" "$ROOT/chaos/foreign.sh"
     stage "agent kills" 10m "${chaos[@]}" kill-agents --rounds 3 --runtime docker
 fi
 summary

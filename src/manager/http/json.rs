@@ -102,7 +102,7 @@ fn check(parts: &Parts, call: &Method) -> Result<Option<Duration>, Refusal> {
             format!("version {version:?} of Connect's protocol is unknown here: send 1, or no {PROTOCOL}");
         return Err(Refusal::new(StatusCode::BAD_REQUEST, text));
     }
-    said(&TIMEOUT).map(|text| milliseconds(text)).transpose()
+    said(&TIMEOUT).map(milliseconds).transpose()
 }
 
 fn milliseconds(text: &str) -> Result<Duration, Refusal> {

@@ -1,0 +1,67 @@
+"""Quorate as a client in another language sees it: generated from proto/, on grpcio, with nothing of ours.
+
+Started by `chaos foreign`, which answers on standard input (harness.py).
+"""
+
+import argparse
+import pathlib
+import sys
+import tempfile
+
+from grpc_tools import protoc
+
+
+def generate(root, out):
+    """The Python code of the public packages."""
+    protos = pathlib.Path(root) / "proto"
+    files = sorted(str(f) for part in ["api", "common"] for f in (protos / "quorate" / part).rglob("*.proto"))
+    included = pathlib.Path(protoc.__file__).parent / "_proto"
+    args = ["protoc", f"-I{protos}", f"-I{included}", f"--python_out={out}", f"--grpc_python_out={out}", *files]
+    if protoc.main(args) != 0:
+        raise SystemExit("the protos do not compile")
+    sys.path.insert(0, str(out))
+
+
+def run(root, addresses):
+    """Every check, against the managers at `addresses` (name=host:port)."""
+    import calls
+    import over_http
+    import standard
+    from api import Manager, until
+    from harness import done
+
+    managers = [Manager(*address.split("=", 1)) for address in addresses]
+
+    def led_by():
+        leaders = {m.status().meta.leader for m in managers}
+        return leaders.pop() if len(leaders) == 1 and "" not in leaders else None
+
+    leader = until("one leader", 20, led_by)
+    follower = next(m for m in managers if m.name != leader)
+    services = {f"quorate.api.v1.{name}Service" for name in ["Job", "Task", "Node", "Cluster"]}
+    standard.check_health(managers, leader)
+    standard.check_reflection(follower, services)
+    calls.check_writes(managers, follower)
+    calls.check_errors(follower)
+    over_http.check_json(managers, follower)
+    over_http.check_grpc_web(follower)
+    config = pathlib.Path(root) / "config" / "clients" / "service_config.json"
+    calls.check_service_config(managers, config, leader)
+    for manager in managers:
+        manager.connect()
+    calls.check_without_quorum(managers, over_http.check_retry_after)
+    done()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--root", required=True, help="folder of the sources")
+    parser.add_argument("managers", nargs="+", help="NAME=HOST:PORT")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as out:
+        generate(args.root, out)
+        run(args.root, args.managers)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""The other ways in, by curl: JSON over HTTP/1.1 and HTTP/2, gRPC-Web, errors in JSON."""
+
+import json
+import struct
+import subprocess
+import tempfile
+
+from google.rpc import error_details_pb2
+from quorate.api.v1 import job_pb2
+
+from harness import claim, same
+
+JSON = "application/json"
+JOBS = "quorate.api.v1.JobService"
+
+
+def curl(manager, path, body, kind=JSON, options=()):
+    """Status, headers in lower case, body."""
+    with tempfile.NamedTemporaryFile() as head, tempfile.NamedTemporaryFile() as sent:
+        sent.write(body)
+        sent.flush()
+        command = ["curl", "--silent", "--show-error", "--max-time", "20", "--dump-header", head.name]
+        command += ["--header", f"content-type: {kind}", "--data-binary", f"@{sent.name}", *options]
+        command.append(f"http://{manager.address}{path}")
+        answer = subprocess.run(command, check=True, capture_output=True, timeout=30).stdout
+        lines = head.read().decode().replace("\r", "").strip().split("\n")
+    headers = dict(line.lower().split(": ", 1) for line in lines[1:] if ": " in line)
+    return int(lines[0].split()[1]), headers, answer
+
+
+def post(manager, method, message, options=(), prefix="/api/"):
+    status, headers, answer = curl(manager, f"{prefix}{JOBS}/{method}", json.dumps(message).encode(), options=options)
+    same(headers.get("content-type"), JSON, "the content type")
+    return status, headers, json.loads(answer)
+
+
+def _reason(answer):
+    import base64
+
+    for detail in answer["details"]:
+        if detail["type"] == "google.rpc.ErrorInfo":
+            padded = detail["value"] + "=" * (-len(detail["value"]) % 4)
+            info = error_details_pb2.ErrorInfo.FromString(base64.b64decode(padded))
+            same(detail["debug"]["reason"], info.reason, "the readable reason")
+            return info.reason
+    raise AssertionError(f"no ErrorInfo in {answer}")
+
+
+def check_json(managers, follower):
+    """Writes, reads and errors as JSON."""
+    job = {"name": "curl", "service": {"replicas": 2}, "containers": {"main": {"runtime": "RUNTIME_FAKE"}}}
+    with claim("curl: a job submitted to a follower as JSON is read from each manager"):
+        status, _, answer = post(follower, "ApplyJob", {"spec": job})
+        same((status, answer.get("created")), (200, True), "the answer")
+        for manager in managers:
+            for options in [["--http1.1"], ["--http2-prior-knowledge"]]:
+                for prefix in ["/api/", "/"]:
+                    status, _, read = post(manager, "GetJob", {"name": "curl"}, options, prefix)
+                    same((status, read["job"]["etag"]), (200, answer["job"]["etag"]), f"the read on {manager.name}")
+    table = [
+        ("GetJob", {"name": "gone"}, 404, "not_found", "JOB_NOT_FOUND"),
+        ("ApplyJob", {"spec": job, "etag": "0"}, 409, "aborted", "ETAG_MISMATCH"),
+        ("ApplyJob", {"spec": {**job, "priority": 101}}, 400, "invalid_argument", "JOB_INVALID"),
+        ("ApplyJob", {"spec": {**job, "nmae": "x"}}, 400, "invalid_argument", "UNKNOWN_FIELD"),
+        ("ApplyJob", {"spec": {**job, "name": 7}}, 400, "invalid_argument", "ARGUMENT_INVALID"),
+        ("Nothing", {}, 404, "unimplemented", "UNSUPPORTED"),
+    ]
+    for method, message, code, word, reason in table:
+        with claim(f"curl: {method} that is refused is {code} {reason}"):
+            status, _, answer = post(follower, method, message)
+            same((status, answer["code"], _reason(answer)), (code, word, reason), "the error")
+    with claim("curl: GET is 405, another type of body 415, a huge one 413, all in JSON"):
+        path = f"/api/{JOBS}/GetJob"
+        cases = [
+            (405, b"", JSON, ["--get"]),
+            (415, b"{}", "text/plain", []),
+            (413, b" " * (5 << 20), JSON, []),
+        ]
+        for code, body, kind, options in cases:
+            status, headers, answer = curl(follower, path, body, kind, options)
+            same((status, headers["content-type"]), (code, JSON), "the answer")
+            assert json.loads(answer)["message"], str(answer)
+
+
+def check_retry_after(manager):
+    """Without a leader."""
+    status, headers, answer = post(manager, "ScaleJob", {"name": "curl", "replicas": 1})
+    same((status, answer["code"], _reason(answer)), (503, "unavailable", "NO_LEADER"), "the error over HTTP")
+    assert int(headers["retry-after"]) >= 1, str(headers)
+
+
+def check_grpc_web(manager):
+    """One unary call in frames, as a browser sends it."""
+    for options in [["--http1.1"], ["--http2-prior-knowledge"]]:
+        with claim(f"curl: gRPC-Web reads the job ({options[0]})"):
+            sent = job_pb2.GetJobRequest(name="curl").SerializeToString()
+            body = struct.pack(">BI", 0, len(sent)) + sent
+            kind = "application/grpc-web+proto"
+            status, headers, answer = curl(manager, f"/{JOBS}/GetJob", body, kind, options)
+            same((status, headers["content-type"]), (200, kind), "the answer")
+            frames = {}
+            while answer:
+                flags, size = struct.unpack(">BI", answer[:5])
+                frames[flags], answer = answer[5 : 5 + size], answer[5 + size :]
+            same(job_pb2.GetJobResponse.FromString(frames[0]).job.name, "curl", "the job")
+            assert b"grpc-status:0" in frames[0x80].replace(b" ", b""), str(frames[0x80])

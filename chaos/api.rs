@@ -262,6 +262,27 @@ impl From<GetClusterStatusResponse> for Seen {
     }
 }
 
+/// Creates a job that must not exist.
+pub fn create_request(spec: JobSpec, id: &RequestId) -> ApplyJobRequest {
+    ApplyJobRequest {
+        spec: Some(spec),
+        etag: "0".to_owned(),
+        request_id: id.to_string(),
+        ..ApplyJobRequest::default()
+    }
+}
+
+/// Stops a job and has it forgotten.
+pub fn delete_request(namespace: &str, name: &str, id: &RequestId) -> DeleteJobRequest {
+    DeleteJobRequest {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        purge: true,
+        request_id: id.to_string(),
+        ..DeleteJobRequest::default()
+    }
+}
+
 fn fresh() -> Option<ReadOptions> {
     Some(ReadOptions { consistency: Consistency::Linearizable.into(), ..ReadOptions::default() })
 }

@@ -2,6 +2,7 @@
 //!
 //! Each has tests on records that are wrong on purpose, one per rule: a checker that cannot fail proves nothing.
 
+pub mod requests;
 pub mod tasks;
 pub mod writes;
 
@@ -23,6 +24,8 @@ pub enum Rule {
     AcknowledgedIsThere,
     /// A write is done once, however often it was tried.
     DoneOnce,
+    /// Every try of a request gets the first answer.
+    SameAnswer,
     /// A refused write was not done.
     RefusedIsNotThere,
     /// Nothing is there that nobody asked for.
@@ -42,6 +45,7 @@ impl fmt::Display for Rule {
         f.write_str(match self {
             Self::AcknowledgedIsThere => "an acknowledged write is there",
             Self::DoneOnce => "a write is done once",
+            Self::SameAnswer => "every try of a request gets the first answer",
             Self::RefusedIsNotThere => "a refused write was not done",
             Self::NothingUnasked => "nothing is there that nobody asked for",
             Self::RevisionsFollowTime => "revisions follow real time",

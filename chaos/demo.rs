@@ -138,7 +138,7 @@ async fn lose_the_leader(cluster: &mut Cluster, plan: &Plan, run: &Run, term: &T
     let name = name_of(cluster, &leader);
     let pid =
         cluster.managers.get(leader.index).and_then(|manager| manager.process.pid()).unwrap_or_default();
-    let writers = Writers::start(&plan.writes, &cluster.api_addresses(), &run.history, &run.ids, &run.group)?;
+    let writers = Writers::start(&plan.writes, &cluster.apis(), &run.history, &run.ids, &run.group)?;
     let title = format!("{} clients submit jobs, each with a name of its own", plan.writes.writers);
     term.step(&title, async |_| {
         clock.sleep(CALM).await;

@@ -12,6 +12,8 @@ use quorate_base::time::Mono;
 use quorate_base::{Clock, RequestId};
 use serde::{Deserialize, Serialize};
 
+use crate::api::{Ack, Api, Refused};
+
 /// What is known of a call's effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -22,6 +24,17 @@ pub enum Outcome {
     Fail,
     /// Nobody said: it may have taken effect, or may still.
     Unknown,
+}
+
+impl Outcome {
+    /// What is known once the same request was sent again: it has one effect, so one acknowledgement is enough.
+    pub fn with(self, again: Self) -> Self {
+        match (self, again) {
+            (Self::Ok, _) | (_, Self::Ok) => Self::Ok,
+            (Self::Fail, Self::Fail) => Self::Fail,
+            _ => Self::Unknown,
+        }
+    }
 }
 
 /// What a call asks for.
@@ -210,6 +223,19 @@ pub struct End {
 }
 
 impl End {
+    /// What one manager answered.
+    pub fn of(manager: &Api, answer: &Result<Ack, Refused>) -> Self {
+        match answer {
+            Ok(ack) => Self::acknowledged(ack.revision, ack.manager.clone()),
+            Err(refused) => Self {
+                outcome: refused.outcome,
+                revision: None,
+                manager: Some(manager.name.clone()),
+                error: Some(refused.error.clone()),
+            },
+        }
+    }
+
     /// An acknowledgement.
     pub const fn acknowledged(revision: u64, manager: String) -> Self {
         Self { outcome: Outcome::Ok, revision: Some(revision), manager: Some(manager), error: None }

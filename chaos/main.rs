@@ -75,6 +75,9 @@ struct KillLeaderArgs {
     /// Rest of a client between two jobs, in milliseconds.
     #[arg(long, default_value_t = 20)]
     rest: u64,
+    /// Share of the writes that are sent twice under one request id, to different managers.
+    #[arg(long, default_value_t = 0.3)]
+    again: f64,
     /// Decides what clients do; drawn when absent, and printed.
     #[arg(long)]
     seed: Option<u64>,
@@ -179,7 +182,8 @@ async fn run(cli: Cli) -> Result<Ended> {
 
 async fn run_demo(quorate: PathBuf, root: PathBuf, args: DemoArgs, term: &Term) -> Result<Ended> {
     let chosen = choose(args.runtime).await?;
-    let writes = WritePlan { writers: 4, rest: Duration::from_millis(25), seed: 1, task_every: 0 };
+    let writes =
+        WritePlan { writers: 4, rest: Duration::from_millis(25), seed: 1, task_every: 0, again: 0.0 };
     let mut cluster = Cluster::lay_out(three_by_three(quorate, chosen.on, true))?;
     let plan = demo::Plan { root, chosen, writes };
     let shown = guarded(Box::pin(async {
@@ -197,8 +201,13 @@ async fn run_demo(quorate: PathBuf, root: PathBuf, args: DemoArgs, term: &Term) 
 async fn run_kill_leader(quorate: PathBuf, args: KillLeaderArgs, term: &Term) -> Result<Ended> {
     let chosen = choose(args.runtime).await?;
     let seed = args.seed.unwrap_or_else(|| Rng::from_entropy().below(1_000_000));
-    let writes =
-        WritePlan { writers: args.writers, rest: Duration::from_millis(args.rest), seed, task_every: 32 };
+    let writes = WritePlan {
+        writers: args.writers,
+        rest: Duration::from_millis(args.rest),
+        seed,
+        task_every: 32,
+        again: args.again,
+    };
     let plan = kill_leader::Plan { rounds: args.rounds, writes, on: chosen.on, standing: args.standing };
     term.say(&format!(
         "Runtime: {} ({}) · seed {seed} · {} writers",

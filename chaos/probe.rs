@@ -84,7 +84,7 @@ impl Prober<'_> {
                     let spec = idle_service(NAMESPACE, &name, On::Fake, 0);
                     let answer = api.create(spec, &id, TRY).await;
                     let at = Clock::system().monotonic();
-                    begun.end(&history, end_of(&api, &answer));
+                    begun.end(&history, End::of(&api, &answer));
                     if let Ok(ack) = answer {
                         // Full or closed: another write was first.
                         drop(told.try_send((ack, at)));
@@ -101,16 +101,4 @@ impl Prober<'_> {
 
 fn prober_name(api: &Api) -> String {
     format!("probe-{}", api.name)
-}
-
-fn end_of(api: &Api, answer: &Result<Ack, crate::api::Refused>) -> End {
-    match answer {
-        Ok(ack) => End::acknowledged(ack.revision, ack.manager.clone()),
-        Err(refused) => End {
-            outcome: refused.outcome,
-            revision: None,
-            manager: Some(api.name.clone()),
-            error: Some(refused.error.clone()),
-        },
-    }
 }

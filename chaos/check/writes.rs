@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::check::{Rule, Violation};
+use crate::check::{Rule, Violation, requests};
 use crate::history::{Call, Op, Outcome};
 
 /// A job of the final, linearizable listing.
@@ -16,10 +16,11 @@ pub struct JobFact {
     pub ending: bool,
 }
 
-/// Everything that the calls promise of the jobs. Each name is created by one call at most, and deleted by one.
+/// Everything that the calls promise of the jobs. Each name is created by one request at most, and deleted by one.
 pub fn check(calls: &[Call], jobs: &[JobFact]) -> Vec<Violation> {
-    let mut found = Vec::new();
-    let fates = fates(calls);
+    let mut found = requests::check(calls);
+    let calls = requests::merged(calls);
+    let fates = fates(&calls);
     let mut listed: BTreeMap<&str, &JobFact> = BTreeMap::new();
     for job in jobs {
         if listed.insert(&job.name, job).is_some() {
@@ -36,8 +37,7 @@ pub fn check(calls: &[Call], jobs: &[JobFact]) -> Vec<Violation> {
     for (name, fate) in &fates {
         found.extend(fate.judge(name, listed.get(name).copied()));
     }
-    found.extend(conflicts_with_itself(calls));
-    found.extend(revisions_follow_time(calls));
+    found.extend(revisions_follow_time(&calls));
     found
 }
 
@@ -97,22 +97,6 @@ impl Fate<'_> {
     }
 }
 
-/// A name that one call alone uses cannot be taken, unless by an earlier try of the same call.
-fn conflicts_with_itself(calls: &[Call]) -> Vec<Violation> {
-    let conflict = |call: &&Call| {
-        call.op == Op::Create && call.error.as_deref().is_some_and(|error| error.starts_with("ETAG_MISMATCH"))
-    };
-    let detail = |call: &Call| {
-        format!(
-            "job {} conflicts with an earlier try of its own request {}: {}",
-            call.key,
-            call.request_id,
-            call.error.as_deref().unwrap_or_default()
-        )
-    };
-    calls.iter().filter(conflict).map(|call| violation(Rule::DoneOnce, detail(call))).collect()
-}
-
 /// If one write was acknowledged before another began, its revision is not the higher one.
 fn revisions_follow_time(calls: &[Call]) -> Vec<Violation> {
     let acknowledged = || calls.iter().filter_map(|call| Some((call, call.revision?)));
@@ -155,6 +139,8 @@ pub struct Tally {
     pub refused: usize,
     /// Nobody knows.
     pub unknown: usize,
+    /// Calls that were further tries of a request, sent to another manager.
+    pub repeated: usize,
     /// Clients that called.
     pub clients: usize,
 }
@@ -166,6 +152,7 @@ pub fn tally(calls: &[Call]) -> Tally {
         acknowledged: count(Outcome::Ok),
         refused: count(Outcome::Fail),
         unknown: count(Outcome::Unknown),
+        repeated: requests::repeats(calls),
         clients: calls.iter().map(|call| &call.client).collect::<BTreeSet<_>>().len(),
     }
 }
@@ -184,7 +171,7 @@ mod tests {
             client: "w1".to_owned(),
             op,
             key: key.to_owned(),
-            request_id: "r1".to_owned(),
+            request_id: format!("{op:?}-{key}"),
             invoke: 0,
             returned: 10,
             outcome,
@@ -218,6 +205,29 @@ mod tests {
         ];
         let going = JobFact { ending: true, ..job("going") };
         assert_eq!(rules(&calls, &[job("kept"), going, job("perhaps")]), []);
+    }
+
+    #[test]
+    fn a_write_is_judged_by_all_its_tries() {
+        let calls = [
+            call(Op::Create, "a", Outcome::Unknown),
+            call(Op::Create, "a", Outcome::Ok),
+            call(Op::Create, "a", Outcome::Fail),
+        ];
+        assert_eq!(rules(&calls, &[job("a")]), []);
+        assert_eq!(rules(&calls, &[]), [Rule::AcknowledgedIsThere]);
+    }
+
+    #[test]
+    fn a_late_try_with_the_first_answer_does_not_go_back_in_time() {
+        let write = |key: &str, invoke, returned, revision| Call {
+            invoke,
+            returned,
+            revision: Some(revision),
+            ..call(Op::Create, key, Outcome::Ok)
+        };
+        let calls = [write("a", 0, 10, 5), write("b", 11, 20, 6), write("a", 21, 30, 5)];
+        assert_eq!(rules(&calls, &[job("a"), job("b")]), []);
     }
 
     #[test]
@@ -287,7 +297,8 @@ mod tests {
             call(Op::Create, "a", Outcome::Ok),
             call(Op::Create, "b", Outcome::Unknown),
             call(Op::Create, "c", Outcome::Ok),
+            call(Op::Create, "c", Outcome::Ok),
         ];
-        assert_eq!(tally(&calls), Tally { acknowledged: 2, refused: 0, unknown: 1, clients: 1 });
+        assert_eq!(tally(&calls), Tally { acknowledged: 3, refused: 0, unknown: 1, repeated: 1, clients: 1 });
     }
 }

@@ -68,7 +68,7 @@ pub async fn drill(cluster: &mut Cluster, plan: &Plan, term: &Term) -> Result<Ve
         })
         .await?;
 
-    let writers = Writers::start(&plan.writes, &cluster.api_addresses(), &run.history, &run.ids, &run.group)?;
+    let writers = Writers::start(&plan.writes, &cluster.apis(), &run.history, &run.ids, &run.group)?;
     let mut rounds = Vec::new();
     let mut violations = Vec::new();
     for number in 1..=plan.rounds {
@@ -103,8 +103,8 @@ pub async fn drill(cluster: &mut Cluster, plan: &Plan, term: &Term) -> Result<Ve
             note.set("comparing with the jobs that are there");
             let (tally, found) = check_history(&any_api(cluster)?, &run).await?;
             let told = format!(
-                "{} acknowledged, {} refused, {} unknown, by {} clients",
-                tally.acknowledged, tally.refused, tally.unknown, tally.clients
+                "{} acknowledged, {} refused, {} unknown, {} of them sent again elsewhere, by {} clients",
+                tally.acknowledged, tally.refused, tally.unknown, tally.repeated, tally.clients
             );
             Ok(((tally, found), told))
         })

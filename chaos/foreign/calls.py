@@ -40,10 +40,14 @@ def check_errors(manager):
         same((failure.code, failure.reason), (grpc.StatusCode.INVALID_ARGUMENT, "JOB_INVALID"), "the error")
         same([v.field for v in failure.bad_request.field_violations], ["priority"], "the fields")
     with claim("ETAG_MISMATCH tells what is stored"):
-        failure = apply(spec=spec("python", 4), etag="0")
+        old = manager.jobs.GetJob(get("python"), timeout=DEADLINE).job.etag
+        stored = manager.jobs.ApplyJob(job_pb2.ApplyJobRequest(spec=spec("python", 4)), timeout=DEADLINE).job.etag
+        failure = apply(spec=spec("python", 5), etag=old)
         same((failure.code, failure.reason), (grpc.StatusCode.ABORTED, "ETAG_MISMATCH"), "the error")
-        stored = manager.jobs.GetJob(get("python"), timeout=DEADLINE).job.etag
         assert failure.info.metadata["stored"] in stored, str(failure.info.metadata)
+    with claim("JOB_EXISTS refuses what must be new"):
+        failure = apply(spec=spec("python"), etag="0")
+        same((failure.code, failure.reason), (grpc.StatusCode.ALREADY_EXISTS, "JOB_EXISTS"), "the error")
     with claim("REQUEST_ID_REUSED refuses another body under the same id"):
         failure = apply(spec=spec("python", 9), request_id="01JDZKPYTH0N0000000000000A")
         same((failure.code, failure.reason), (grpc.StatusCode.INVALID_ARGUMENT, "REQUEST_ID_REUSED"), "the error")

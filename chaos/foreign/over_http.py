@@ -59,7 +59,7 @@ def check_json(managers, follower):
                     same((status, read["job"]["etag"]), (200, answer["job"]["etag"]), f"the read on {manager.name}")
     table = [
         ("GetJob", {"name": "gone"}, 404, "not_found", "JOB_NOT_FOUND"),
-        ("ApplyJob", {"spec": job, "etag": "0"}, 409, "aborted", "ETAG_MISMATCH"),
+        ("ApplyJob", {"spec": job, "etag": "0"}, 409, "already_exists", "JOB_EXISTS"),
         ("ApplyJob", {"spec": {**job, "priority": 101}}, 400, "invalid_argument", "JOB_INVALID"),
         ("ApplyJob", {"spec": {**job, "nmae": "x"}}, 400, "invalid_argument", "UNKNOWN_FIELD"),
         ("ApplyJob", {"spec": {**job, "name": 7}}, 400, "invalid_argument", "ARGUMENT_INVALID"),

@@ -1,4 +1,4 @@
-//! Connect's unary calls: `POST /api/SERVICE/METHOD` or `POST /SERVICE/METHOD` with a message as proto3 JSON.
+//! Connect's calls: `POST /api/SERVICE/METHOD` or `POST /SERVICE/METHOD` with a message as proto3 JSON.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use quorate_wire::{
 };
 use tonic::{client::Grpc, metadata::MetadataMap, service::Routes};
 
-use super::{codec::Encoded, media_type, read, refusal::Refusal};
+use super::{codec::Encoded, media_type, read, refusal::Refusal, stream};
 
 /// Before the path for clients that want to tell the API from the rest of a site; may be left out.
 const PREFIX: &str = "/api";
@@ -42,8 +42,12 @@ pub(super) async fn serve(grpc: Routes, request: Request) -> Result<Response, Re
     let (mut parts, body) = request.into_parts();
     let call = named(parts.uri.path())?;
     let deadline = check(&parts, call)?;
-    let json = read(&parts.headers, parts.version, body).await?;
-    let request = inner(&mut parts, call.request(&json)?);
+    let body = read(&parts.headers, parts.version, body).await?;
+    if call.server_streams {
+        let request = inner(&mut parts, call.request(stream::opened(&body)?)?);
+        return Ok(stream::envelopes(call, stream::open(grpc, call, request).await, deadline));
+    }
+    let request = inner(&mut parts, call.request(&body)?);
     let mut client = Grpc::new(grpc).max_decoding_message_size(usize::MAX);
     let calling = client.unary(request, PathAndQuery::from_static(call.path), Encoded);
     let answered = match deadline {
@@ -82,15 +86,14 @@ fn check(parts: &Parts, call: &Method) -> Result<Option<Duration>, Refusal> {
         return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, text).with(header::ALLOW, "POST"));
     }
     let headers = &parts.headers;
-    let media = media_type(headers);
-    if media != JSON {
-        let text = format!("the content type {media:?} is not understood here: send {JSON}");
-        return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, text).with(ACCEPT_POST, JSON));
-    }
-    if call.client_streams || call.server_streams {
-        let text =
-            format!("{} is a stream, and JSON carries single answers: use gRPC or gRPC-Web", call.path);
+    if call.client_streams {
+        let text = format!("{} takes a stream of requests, which JSON does not carry: use gRPC", call.path);
         return Err(Refusal::new(StatusCode::NOT_IMPLEMENTED, text));
+    }
+    let (media, wanted) = (media_type(headers), if call.server_streams { stream::JSON } else { JSON });
+    if media != wanted {
+        let text = format!("the content type {media:?} is not understood by {}: send {wanted}", call.path);
+        return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, text).with(ACCEPT_POST, wanted));
     }
     let said = |name: &HeaderName| headers.get(name).map(|v| v.to_str().unwrap_or_default());
     if let Some(encoding) = said(&header::CONTENT_ENCODING).filter(|e| *e != "identity") {
@@ -124,7 +127,7 @@ fn too_late(wait: Duration) -> ApiError {
 }
 
 /// The same call as gRPC, within the process.
-fn inner(parts: &mut Parts, message: Bytes) -> tonic::Request<Bytes> {
+pub(super) fn inner(parts: &mut Parts, message: Bytes) -> tonic::Request<Bytes> {
     let mut headers: HeaderMap = std::mem::take(&mut parts.headers);
     for name in NOT_METADATA {
         headers.remove(name);

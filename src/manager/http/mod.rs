@@ -1,9 +1,12 @@
 //! The API's one port: gRPC, gRPC-Web, and JSON over HTTP/1.1 or HTTP/2 (Connect's protocol), told apart by the type
-//! of the body. All three end in the same services, so forwarding, checks and errors are the same.
+//! of the body, and watches as server-sent events. All end in the same services, so forwarding, checks and errors are
+//! the same.
 
 mod codec;
 mod json;
 mod refusal;
+mod sse;
+mod stream;
 
 use std::{convert::Infallible, time::Duration};
 
@@ -12,6 +15,7 @@ use axum::{
     extract::{Request, State},
     http::{HeaderMap, StatusCode, Version, header},
     response::{IntoResponse, Response},
+    routing::get,
 };
 use futures::StreamExt as _;
 use tonic::service::Routes;
@@ -22,6 +26,8 @@ use self::refusal::Refusal;
 
 /// Most bytes of a body that is read before anything is done with it: a message and room around it.
 const MAX_BODY: usize = crate::manager::MAX_API_MESSAGE + (64 << 10);
+/// Of a larger one, so much is read and thrown away: a client that still sends does not hear what is wrong.
+const MAX_DRAINED: usize = 64 << 20;
 /// How long such a body may take to arrive.
 const BODY_DEADLINE: Duration = Duration::from_secs(30);
 /// Most bytes of headers over HTTP/1.1; the transport bounds those of HTTP/2.
@@ -60,7 +66,11 @@ impl Protocol {
 pub(crate) fn ways_in(grpc: Routes) -> Routes {
     let grpc = grpc.prepare();
     let web = GrpcWebLayer::new().layer(grpc.clone());
-    axum::Router::new().fallback(serve).with_state(Ways { grpc, web }).into()
+    axum::Router::new()
+        .route(sse::PATH, get(sse::watch))
+        .fallback(serve)
+        .with_state(Ways { grpc, web })
+        .into()
 }
 
 async fn serve(State(ways): State<Ways>, request: Request) -> Response {
@@ -100,23 +110,22 @@ async fn read(headers: &HeaderMap, version: Version, body: Body) -> Result<Vec<u
             format!("the headers have {header_bytes} bytes: send at most {MAX_HEADERS}"),
         ));
     }
-    let too_large = || {
-        let most = MAX_BODY >> 10;
-        Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the body is larger than {most} KiB"))
-    };
-    let said = headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<usize>().ok());
-    if said.is_some_and(|bytes| bytes > MAX_BODY) {
-        return Err(too_large());
-    }
     let reading = async {
-        let (mut whole, mut chunks) = (Vec::new(), body.into_data_stream());
+        let (mut whole, mut seen, mut chunks) = (Vec::new(), 0_usize, body.into_data_stream());
         while let Some(chunk) = chunks.next().await {
             let broken = |e| Refusal::new(StatusCode::BAD_REQUEST, format!("the body broke off: {e}"));
             let chunk = chunk.map_err(broken)?;
-            if whole.len() + chunk.len() > MAX_BODY {
-                return Err(too_large());
+            seen += chunk.len();
+            if seen > MAX_DRAINED {
+                break;
             }
-            whole.extend_from_slice(&chunk);
+            if seen <= MAX_BODY {
+                whole.extend_from_slice(&chunk);
+            }
+        }
+        if seen > MAX_BODY {
+            let text = format!("the body is larger than {} KiB", MAX_BODY >> 10);
+            return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, text));
         }
         Ok(whole)
     };
@@ -131,3 +140,6 @@ fn media_type(headers: &HeaderMap) -> String {
     let said = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     said.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
+
+#[cfg(test)]
+mod tests;

@@ -107,7 +107,9 @@ async fn json_writes_and_reads_over_both_versions_of_http_beside_grpc() {
         assert_eq!(read.json()["job"]["spec"]["service"]["replicas"], replicas);
         let get = pb::GetJobRequest { name: "web".to_owned(), ..pb::GetJobRequest::default() };
         let grpc = cluster.jobs(0).get_job(get).await.unwrap().into_inner();
-        assert_eq!(serde_json::to_value(grpc.job).unwrap(), read.json()["job"]);
+        // The counts move on meanwhile.
+        let spec = grpc.job.unwrap().spec.unwrap();
+        assert_eq!(serde_json::to_value(spec).unwrap(), read.json()["job"]["spec"]);
     }
 }
 
@@ -137,9 +139,10 @@ async fn errors_of_the_services_keep_their_details() {
     assert_eq!((missing.status, missing.reason().as_str()), (StatusCode::NOT_FOUND, "JOB_NOT_FOUND"));
     assert_eq!(missing.json()["code"], "not_found");
 
-    assert_eq!(http.json(to, APPLY, &web(1)).await.status, StatusCode::OK);
-    let mut stale = web(2);
-    stale["etag"] = "0".into();
+    let stored = http.json(to, APPLY, &web(1)).await.json()["job"]["etag"].clone();
+    assert_eq!(http.json(to, APPLY, &web(2)).await.status, StatusCode::OK);
+    let mut stale = web(3);
+    stale["etag"] = stored;
     let conflict = http.json(to, APPLY, &stale).await;
     assert_eq!((conflict.status, conflict.reason().as_str()), (StatusCode::CONFLICT, "ETAG_MISMATCH"));
     assert_eq!(conflict.json()["code"], "aborted");

@@ -7,6 +7,7 @@
 mod connect;
 mod listen;
 mod profile;
+mod prompt;
 
 use std::fmt;
 use std::net::IpAddr;

@@ -2,18 +2,23 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
-use tokio_stream::Stream;
+use tokio_stream::{Stream, StreamExt as _};
 use tonic::transport::Server;
 use tonic::transport::server::{Connected, TcpIncoming};
 
+use crate::prompt::Prompt;
 use crate::{Profile, Security};
 
 /// The most bytes of a request's headers.
 const MAX_HEADER_BYTES: u32 = 16 * 1024;
+
+/// How long a connection may be silent before the kernel asks whether anybody is there.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
 /// Why a server does not listen.
 #[derive(Debug, Error)]
@@ -88,12 +93,15 @@ impl Listener {
         self.address
     }
 
-    /// The connections, for tonic's `serve_with_incoming` and its kin. Small frames go out at once.
+    /// The connections, for tonic's `serve_with_incoming` and its kin. Small frames go out at once; who does not begin
+    /// to speak, or is gone without a word, is hung up on.
     pub fn incoming(
         self,
     ) -> impl Stream<Item = io::Result<impl AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static>> + Send
     {
-        TcpIncoming::from(self.tcp).with_nodelay(Some(true))
+        // HTTP/1.1 has no pings of its own.
+        let incoming = TcpIncoming::from(self.tcp).with_nodelay(Some(true)).with_keepalive(Some(KEEP_ALIVE));
+        incoming.map(|accepted| accepted.map(Prompt::new))
     }
 
     /// The bare socket, for plain HTTP ([`Profile::Admin`]).

@@ -1,5 +1,7 @@
 //! What the seam refuses, and that neither side hangs on a silent peer.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use std::time::Duration;
 
 use quorate_pki::{EndpointError, ListenError, Profile, Security};
@@ -113,29 +115,45 @@ async fn a_call_to_a_silent_server_fails_instead_of_hanging() {
     }
 }
 
+/// What a client says before it falls silent; the server must close, at the latest by its timers.
+async fn hears_the_end_after(profile: Profile, said: &[u8], answered: bool) {
+    let listener = LOOPBACK.listen(profile, "127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let target = listener.local_addr();
+    let server =
+        LOOPBACK.server(profile).add_routes(Routes::default()).serve_with_incoming(listener.incoming());
+    let client = async {
+        let mut stream = TcpStream::connect(target).await.unwrap();
+        stream.write_all(said).await.unwrap();
+        if answered {
+            stream.read_exact(&mut [0]).await.unwrap();
+        }
+        tokio::time::pause();
+        // Ends only when the server closes; a reset is a close as well.
+        let _ = stream.read_to_end(&mut Vec::new()).await;
+        tokio::time::resume();
+    };
+    tokio::select! {
+        ended = server => panic!("{profile}: the server ended: {ended:?}"),
+        () = client => {}
+    }
+}
+
 #[tokio::test]
 async fn a_silent_client_is_hung_up_on() {
     const PREFACE_AND_EMPTY_SETTINGS: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     for profile in Profile::ALL {
-        let listener = LOOPBACK.listen(profile, "127.0.0.1:0".parse().unwrap()).await.unwrap();
-        let target = listener.local_addr();
-        let server =
-            LOOPBACK.server(profile).add_routes(Routes::default()).serve_with_incoming(listener.incoming());
-        let client = async {
-            let mut stream = TcpStream::connect(target).await.unwrap();
-            stream.write_all(PREFACE_AND_EMPTY_SETTINGS).await.unwrap();
-            let mut first = [0];
-            stream.read_exact(&mut first).await.unwrap();
-            tokio::time::pause();
-            // Ends only when the server closes; a reset is a close as well.
-            let _ = stream.read_to_end(&mut Vec::new()).await;
-            tokio::time::resume();
-        };
-        tokio::select! {
-            ended = server => panic!("{profile}: the server ended: {ended:?}"),
-            () = client => {}
-        }
+        hears_the_end_after(profile, PREFACE_AND_EMPTY_SETTINGS, true).await;
+        hears_the_end_after(profile, b"", false).await;
+        hears_the_end_after(profile, b"PRI * HTTP/2.0\r\n", false).await;
     }
+}
+
+#[tokio::test]
+async fn a_client_of_http_1_is_served_and_hung_up_on_when_it_stops_half_way_or_says_no_more() {
+    let half = b"POST /quorate.api.v1.JobService/GetJob HTTP/1.1\r\nhost: a\r\n";
+    hears_the_end_after(Profile::Api, half, false).await;
+    let whole = b"POST /quorate.api.v1.JobService/GetJob HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n";
+    hears_the_end_after(Profile::Api, whole, true).await;
 }
 
 #[tokio::test]

@@ -4,11 +4,14 @@ Started by `chaos foreign`, which answers on standard input (harness.py).
 """
 
 import argparse
+import importlib
 import pathlib
 import sys
 import tempfile
 
 from grpc_tools import protoc
+
+API = []
 
 
 def generate(root, out):
@@ -20,6 +23,18 @@ def generate(root, out):
     if protoc.main(args) != 0:
         raise SystemExit("the protos do not compile")
     sys.path.insert(0, str(out))
+    for file in (protos / "quorate" / "api" / "v1").glob("*.proto"):
+        importlib.import_module(f"quorate.api.v1.{file.stem}_pb2")
+        API.append(file.stem)
+
+
+def described():
+    """The full names of the public services, by the protos."""
+    from google.protobuf import descriptor_pool
+
+    pool = descriptor_pool.Default()
+    files = [pool.FindFileByName(f"quorate/api/v1/{name}.proto") for name in API]
+    return {service.full_name for file in files for service in file.services_by_name.values()}
 
 
 def run(root, addresses):
@@ -38,8 +53,8 @@ def run(root, addresses):
 
     leader = until("one leader", 20, led_by)
     follower = next(m for m in managers if m.name != leader)
-    services = {f"quorate.api.v1.{name}Service" for name in ["Job", "Task", "Node", "Cluster"]}
-    standard.check_health(managers, leader)
+    services = described()
+    standard.check_health(managers, leader, services)
     standard.check_reflection(follower, services)
     calls.check_writes(managers, follower)
     calls.check_errors(follower)

@@ -16,12 +16,11 @@ def health(manager, service):
     return stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=5).status
 
 
-def check_health(managers, leader):
+def check_health(managers, leader, services):
     """Every name that a load balancer may ask for."""
     with claim("health: every manager serves, reads and names its services; one leads"):
         for manager in managers:
-            names = ["", "quorate.read", "quorate.api.v1.JobService", "quorate.api.v1.ClusterService"]
-            for name in names:
+            for name in ["", "quorate.read", *sorted(services)]:
                 same(health(manager, name), SERVING, f"health of {name!r} on {manager.name}")
         leading = [m.name for m in managers if health(m, "quorate.leader") == SERVING]
         same(leading, [leader], "who serves quorate.leader")

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use quorate_base::tasks::{TaskGroup, TaskKind};
 use quorate_raft::{Leadership, Node};
+use quorate_wire::json::services;
 use tonic_health::{ServingStatus, server::HealthReporter};
 
 use crate::core::Core;
@@ -56,20 +57,12 @@ impl Readiness {
     }
 }
 
-/// Sets every name to "not serving": before the port is bound.
+/// Sets every name, also those of the services, which follow the empty one, to "not serving": before the port is bound.
 pub async fn not_serving(reporter: &HealthReporter) {
-    for name in ["", READ, LEADER].into_iter().chain(SERVICES) {
+    for name in ["", READ, LEADER].into_iter().chain(services()) {
         reporter.set_service_status(name, ServingStatus::NotServing).await;
     }
 }
-
-/// Full names of the services, which follow the empty name.
-const SERVICES: [&str; 4] = [
-    "quorate.api.v1.JobService",
-    "quorate.api.v1.TaskService",
-    "quorate.api.v1.NodeService",
-    "quorate.api.v1.ClusterService",
-];
 
 /// Keeps the reporter true.
 pub fn follow(core: &Core, reporter: HealthReporter, group: &TaskGroup) {
@@ -106,7 +99,7 @@ pub fn follow(core: &Core, reporter: HealthReporter, group: &TaskGroup) {
 
 async fn report(reporter: &HealthReporter, readiness: Readiness) {
     let status = |ok: bool| if ok { ServingStatus::Serving } else { ServingStatus::NotServing };
-    for name in [""].into_iter().chain(SERVICES) {
+    for name in [""].into_iter().chain(services()) {
         reporter.set_service_status(name, status(readiness.ready())).await;
     }
     reporter.set_service_status(READ, status(readiness.joined && !readiness.stopping)).await;

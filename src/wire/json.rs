@@ -4,6 +4,8 @@
 
 mod failure;
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use prost::Message;
 use quorate_model::Invalid;
@@ -35,7 +37,19 @@ pub fn method(path: &str) -> Option<&'static Method> {
     METHODS.binary_search_by(|method| method.path.cmp(path)).ok().and_then(|at| METHODS.get(at))
 }
 
+/// The full names of the public services.
+pub fn services() -> impl Iterator<Item = &'static str> {
+    let names: BTreeSet<&str> = METHODS.iter().map(|method| method.service()).collect();
+    names.into_iter()
+}
+
 impl Method {
+    /// The full name of its service.
+    #[must_use]
+    pub fn service(&self) -> &'static str {
+        self.path.trim_start_matches('/').split('/').next().unwrap_or_default()
+    }
+
     const fn new<Q, A>(path: &'static str, (client_streams, server_streams): (bool, bool)) -> Self
     where
         Q: Message + DeserializeOwned,

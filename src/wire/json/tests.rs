@@ -112,3 +112,26 @@ fn every_code_has_a_word_of_its_own_and_an_error_of_http() {
     assert_eq!(words.len(), 16);
     assert!((0..17).all(|code| (400..600).contains(&http_status(Code::from(code)))));
 }
+
+/// What we publish for clients in other languages: single calls are tried again, streams have no deadline.
+#[test]
+fn the_published_service_config_covers_every_call() {
+    let text = include_str!("../../../config/clients/service_config.json");
+    let config: serde_json::Value = serde_json::from_str(text).unwrap();
+    for call in METHODS {
+        let service = call.service();
+        let name = call.path.rsplit('/').next().unwrap();
+        let find = |wanted: serde_json::Value| {
+            let parts = config["methodConfig"].as_array().unwrap();
+            parts.iter().find(|part| part["name"].as_array().unwrap().contains(&wanted))
+        };
+        let own = find(serde_json::json!({"service": service, "method": name}));
+        let part = own
+            .or_else(|| find(serde_json::json!({"service": service})))
+            .unwrap_or_else(|| panic!("{}", call.path));
+        let retried = part["retryPolicy"]["retryableStatusCodes"] == serde_json::json!(["UNAVAILABLE"]);
+        let stream = call.client_streams || call.server_streams;
+        assert_eq!((retried, part["timeout"].is_string()), (!stream, !stream), "{}", call.path);
+    }
+    assert!(services().count() >= 4 && services().is_sorted());
+}

@@ -280,10 +280,12 @@ async fn serve(
             .register_encoded_file_descriptor_set(quorate_wire::PUBLIC_DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
+    let tasks = TaskApi::new(core.clone(), router.clone(), dispatcher.clone(), group.clone());
     let api = Routes::new(
-        JobServiceServer::new(JobApi::new(core.clone(), router)).max_decoding_message_size(MAX_API_MESSAGE),
+        JobServiceServer::new(JobApi::new(core.clone(), router.clone()))
+            .max_decoding_message_size(MAX_API_MESSAGE),
     )
-    .add_service(TaskServiceServer::new(TaskApi::new(core.clone())))
+    .add_service(TaskServiceServer::new(tasks))
     .add_service(NodeServiceServer::new(NodeApi::new(core.clone())))
     .add_service(ClusterServiceServer::new(ClusterApi::new(core.clone())))
     .add_service(health_service)

@@ -83,6 +83,31 @@ impl Router {
         }
     }
 
+    /// The way to the leader for a stream; `None` when this manager leads.
+    ///
+    /// # Errors
+    /// [`Reason::NoLeader`], and [`Reason::NotLeader`] when the call was passed on once already.
+    pub(crate) async fn leader<Q>(&self, request: &Request<Q>) -> Result<Option<Channel>, Status> {
+        let forwarded = request.metadata().contains_key(FORWARDED_BY);
+        match self.route(self.core.clock.monotonic().saturating_add(PATIENCE)).await? {
+            Route::Here => Ok(None),
+            Route::There { name, .. } if forwarded => Err(self.second_hop(&name).into()),
+            Route::There { name, address } => {
+                let channel = self.channel(&address).await;
+                Ok(Some(channel.map_err(|why| self.unreachable(&name, &address, &why))?))
+            }
+        }
+    }
+
+    /// The body as a call that this manager passes on.
+    pub(crate) fn mark<Q>(&self, body: Q) -> Request<Q> {
+        let mut request = Request::new(body);
+        if let Ok(me) = AsciiMetadataValue::try_from(self.core.name.as_str()) {
+            request.metadata_mut().insert(FORWARDED_BY, me);
+        }
+        request
+    }
+
     /// Waits until a leader is known.
     async fn route(&self, give_up: Mono) -> Result<Route, Status> {
         let mut leadership = self.core.node.leadership();
@@ -136,11 +161,8 @@ impl Router {
             metrics::api_forwarded("unreachable", 1);
             self.unreachable(name, address, &why)
         })?;
-        let mut request = Request::new(body);
+        let mut request = self.mark(body);
         request.set_timeout(FORWARD_DEADLINE);
-        if let Ok(me) = AsciiMetadataValue::try_from(self.core.name.as_str()) {
-            request.metadata_mut().insert(FORWARDED_BY, me);
-        }
         let call = tokio::time::timeout(FORWARD_DEADLINE, forward(channel, request))
             .map(|answer| answer.unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer in time"))));
         let result = while_it_leads(name, self.core.node.leadership(), call).await;

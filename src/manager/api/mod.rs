@@ -3,6 +3,7 @@
 mod cluster;
 mod jobs;
 mod nodes;
+mod relays;
 mod tasks;
 
 pub use cluster::ClusterApi;
@@ -10,9 +11,11 @@ pub use jobs::JobApi;
 pub use nodes::NodeApi;
 pub use tasks::TaskApi;
 
+use std::sync::Arc;
+
 use quorate_base::id::RequestId;
-use quorate_model::{Invalid, Name};
-use quorate_state::{Actor, Command, Request};
+use quorate_model::{Invalid, Name, Task, TaskId};
+use quorate_state::{Actor, Command, Request, State};
 use quorate_wire::{
     api::Page,
     status::{ApiError, Reason},
@@ -26,6 +29,16 @@ fn principal() -> Actor {
 /// The answer of a call that is not served yet.
 fn unsupported(call: &str) -> tonic::Status {
     ApiError::new(Reason::Unsupported, format!("{call} is not served yet")).into()
+}
+
+/// The task that a caller names.
+///
+/// # Errors
+/// `ARGUMENT_INVALID` when the text names none, `TASK_NOT_FOUND` when there is none.
+fn find_task(view: &State, text: &str) -> Result<Arc<Task>, ApiError> {
+    let id: TaskId = text.parse().map_err(invalid)?;
+    let not_found = || ApiError::new(Reason::TaskNotFound, format!("there is no task {id}")).with("task", id);
+    view.task(id).cloned().ok_or_else(not_found)
 }
 
 fn name(path: &str, text: &str) -> Result<Name, ApiError> {

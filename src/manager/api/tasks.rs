@@ -1,33 +1,43 @@
 //! `TaskService`.
 
-use std::{pin::Pin, sync::Arc};
+use std::sync::Arc;
 
-use futures::Stream;
+use quorate_base::tasks::TaskGroup;
 
 use quorate_model::{JobId, NodeId, Task, TaskId};
 use quorate_state::State;
 use quorate_wire::{
-    api::{self as pb, Page, namespace, task_service_server::TaskService},
+    api::{
+        self as pb, Page, namespace, task_service_client::TaskServiceClient, task_service_server::TaskService,
+    },
     status::{ApiError, Reason},
 };
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::{
-    api::{cut, invalid, name},
+    api::{
+        cut, invalid, name,
+        relays::{Answers, Relays},
+    },
     core::Core,
+    dispatcher::Dispatcher,
+    routing::Router,
 };
 
 /// Answers for tasks.
 #[derive(Clone)]
 pub struct TaskApi {
     core: Core,
+    router: Router,
+    relays: Relays,
 }
 
 impl TaskApi {
-    /// The service.
+    /// The service; `group` ends with the manager.
     #[must_use]
-    pub fn new(core: Core) -> Self {
-        Self { core }
+    pub fn new(core: Core, router: Router, dispatcher: Dispatcher, group: TaskGroup) -> Self {
+        let relays = Relays::new(core.clone(), router.clone(), dispatcher, group);
+        Self { core, router, relays }
     }
 }
 
@@ -94,8 +104,8 @@ impl Filter {
 
 #[tonic::async_trait]
 impl TaskService for TaskApi {
-    type ReadLogsStream = Pin<Box<dyn Stream<Item = Result<pb::ReadLogsResponse, Status>> + Send>>;
-    type ExecStream = Pin<Box<dyn Stream<Item = Result<pb::ExecResponse, Status>> + Send>>;
+    type ReadLogsStream = Answers<pb::ReadLogsResponse>;
+    type ExecStream = Answers<pb::ExecResponse>;
 
     async fn stop_task(
         &self,
@@ -113,23 +123,25 @@ impl TaskService for TaskApi {
 
     async fn signal_task(
         &self,
-        _request: Request<pb::SignalTaskRequest>,
+        request: Request<pb::SignalTaskRequest>,
     ) -> Result<Response<pb::SignalTaskResponse>, Status> {
-        Err(super::unsupported("SignalTask"))
+        let local = |body| self.relays.signal(body);
+        let forward = async |channel, request| TaskServiceClient::new(channel).signal_task(request).await;
+        self.router.write(request, local, forward).await
     }
 
     async fn read_logs(
         &self,
-        _request: Request<pb::ReadLogsRequest>,
+        request: Request<pb::ReadLogsRequest>,
     ) -> Result<Response<Self::ReadLogsStream>, Status> {
-        Err(super::unsupported("ReadLogs"))
+        self.relays.read_logs(request).await
     }
 
     async fn exec(
         &self,
-        _request: Request<Streaming<pb::ExecRequest>>,
+        request: Request<Streaming<pb::ExecRequest>>,
     ) -> Result<Response<Self::ExecStream>, Status> {
-        Err(super::unsupported("Exec"))
+        self.relays.exec(request).await
     }
 
     async fn get_task(

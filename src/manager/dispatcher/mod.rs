@@ -5,6 +5,7 @@
 //! node's tasks first, then chained increments, and writes the statuses that
 //! come back to the log before it acknowledges them.
 
+pub(crate) mod relay;
 mod session;
 mod set;
 
@@ -17,6 +18,8 @@ use std::{
 
 use futures::Stream;
 use quorate_base::{
+    id::RequestIds,
+    rand::Rng,
     sync::lock,
     tasks::{TaskGroup, TaskKind},
 };
@@ -47,7 +50,11 @@ pub(crate) struct Handle {
     dirty: Arc<Notify>,
     /// A newer session of the node took over.
     superseded: CancellationToken,
+    /// Messages to its agent, as long as the session lives.
+    outbox: mpsc::WeakSender<Result<pb::SessionResponse, Status>>,
 }
+
+type Outbox = mpsc::Sender<Result<pb::SessionResponse, Status>>;
 
 /// The sessions of this manager.
 #[derive(Clone)]
@@ -55,13 +62,15 @@ pub struct Dispatcher {
     core: Core,
     leading: watch::Receiver<Option<Leading>>,
     sessions: Arc<Mutex<BTreeMap<NodeId, Handle>>>,
+    relays: Arc<relay::Relays>,
 }
 
 impl Dispatcher {
     /// A dispatcher that answers with redirects until duties run.
     #[must_use]
     pub fn new(core: Core, leading: watch::Receiver<Option<Leading>>) -> Self {
-        Self { core, leading, sessions: Arc::default() }
+        let ids = RequestIds::new(core.clock.clone(), Rng::from_entropy());
+        Self { core, leading, sessions: Arc::default(), relays: Arc::new(relay::Relays::new(ids)) }
     }
 
     /// Starts to wake sessions at changes of their tasks, in the term's group.
@@ -72,8 +81,12 @@ impl Dispatcher {
     }
 
     /// Enters a session; an older one of the node ends.
-    fn enter(&self, node: NodeId) -> Handle {
-        let handle = Handle { dirty: Arc::default(), superseded: CancellationToken::new() };
+    fn enter(&self, node: NodeId, outbox: &Outbox) -> Handle {
+        let handle = Handle {
+            dirty: Arc::default(),
+            superseded: CancellationToken::new(),
+            outbox: outbox.downgrade(),
+        };
         let mut sessions = lock(&self.sessions);
         if let Some(old) = sessions.insert(node, handle.clone()) {
             old.superseded.cancel();
@@ -89,6 +102,11 @@ impl Dispatcher {
             sessions.remove(&node);
         }
         metrics::agent_sessions(sessions.len());
+    }
+
+    /// What the duties of this term share, while this manager leads.
+    pub(crate) fn leading(&self) -> Option<Leading> {
+        self.leading.borrow().clone()
     }
 
     fn redirect(&self) -> pb::SessionResponse {
@@ -147,13 +165,13 @@ type Answers = Pin<Box<dyn Stream<Item = Result<pb::SessionResponse, Status>> + 
 #[tonic::async_trait]
 impl AgentService for Dispatcher {
     type SessionStream = Answers;
-    type RelayStream = Pin<Box<dyn Stream<Item = Result<pb::RelayResponse, Status>> + Send>>;
+    type RelayStream = ReceiverStream<Result<pb::RelayResponse, Status>>;
 
     async fn relay(
         &self,
-        _request: Request<Streaming<pb::RelayRequest>>,
+        request: Request<Streaming<pb::RelayRequest>>,
     ) -> Result<Response<Self::RelayStream>, Status> {
-        Err(Status::unimplemented("relays are not served yet"))
+        self.take_relay(request).await
     }
 
     async fn session(

@@ -90,7 +90,7 @@ impl Session {
             }
         };
         self.leading.liveness.heard(node);
-        let handle = self.dispatcher.enter(node);
+        let handle = self.dispatcher.enter(node, &self.outbox);
         // Counted as lost between its registration and here, it has to register again.
         let view = self.dispatcher.core.node.view();
         if view.node(node).is_none_or(|n| n.status != NodeStatus::Ready) {

@@ -1,0 +1,106 @@
+//! The way to a caller who reads: bounded, and cut off when the caller does not.
+
+use std::time::Duration;
+
+use futures::{StreamExt as _, stream};
+use quorate_wire::status::{ApiError, Reason};
+use tokio::sync::{mpsc, oneshot};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+
+use super::Answers;
+
+/// Messages that may wait for the caller.
+const OUTBOX: usize = 8;
+/// How long a caller may read nothing while something waits.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Where answers go.
+pub(super) struct Output<T> {
+    answers: mpsc::Sender<Result<T, Status>>,
+    end: Option<oneshot::Sender<Option<Status>>>,
+}
+
+/// The caller is gone or was cut off: there is nobody to work for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Gone;
+
+impl<T: Send + 'static> Output<T> {
+    /// An output, and the stream that the caller reads. When the output is dropped without an end, the stream ends with
+    /// an error: the leader lost its leadership in the middle.
+    pub(super) fn new() -> (Self, Answers<T>) {
+        let (answers, reading) = mpsc::channel(OUTBOX);
+        let (end, ended) = oneshot::channel();
+        let last = stream::once(ended).filter_map(async |ended: Result<Option<Status>, _>| {
+            ended.unwrap_or_else(|_| Some(deposed().into())).map(Err)
+        });
+        (Self { answers, end: Some(end) }, Box::pin(ReceiverStream::new(reading).chain(last)))
+    }
+
+    /// Sends an answer.
+    ///
+    /// # Errors
+    /// [`Gone`], after which the output is of no use any more.
+    pub(super) async fn send(&mut self, answer: T) -> Result<(), Gone> {
+        match self.answers.send_timeout(Ok(answer), PATIENCE).await {
+            Ok(()) => Ok(()),
+            Err(mpsc::error::SendTimeoutError::Closed(_)) => Err(Gone),
+            Err(mpsc::error::SendTimeoutError::Timeout(_)) => {
+                let text = format!("nothing was read for {}", quorate_base::time::format_duration(PATIENCE));
+                self.end(Some(ApiError::new(Reason::ReaderTooSlow, text)));
+                Err(Gone)
+            }
+        }
+    }
+
+    /// Waits until the caller is gone.
+    pub(super) async fn closed(&self) {
+        self.answers.closed().await;
+    }
+
+    /// Ends the stream, well or with an error.
+    pub(super) fn end(&mut self, error: Option<ApiError>) {
+        if let Some(end) = self.end.take() {
+            let _gone = end.send(error.map(Status::from));
+        }
+    }
+}
+
+fn deposed() -> ApiError {
+    ApiError::new(Reason::NotLeader, "the leader lost its leadership: go on at another manager")
+        .after(crate::core::RETRY_AFTER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reasons<T>(answers: Vec<Result<T, Status>>) -> Vec<Reason> {
+        answers.into_iter().filter_map(|a| a.err().map(|s| ApiError::from_status(&s).reason)).collect()
+    }
+
+    #[tokio::test]
+    async fn an_output_without_an_end_is_a_lost_leader() {
+        let (mut output, answers) = Output::new();
+        output.send(1).await.unwrap();
+        drop(output);
+        assert_eq!(reasons(answers.collect::<Vec<_>>().await), [Reason::NotLeader]);
+        let (mut output, answers) = Output::<u32>::new();
+        output.end(None);
+        drop(output);
+        assert_eq!(answers.collect::<Vec<_>>().await.len(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_reads_nothing_is_cut_off_by_name() {
+        let (mut output, answers) = Output::new();
+        for i in 0..OUTBOX {
+            output.send(i).await.unwrap();
+        }
+        assert_eq!(output.send(99).await, Err(Gone));
+        drop(output);
+        let all: Vec<_> = answers.collect().await;
+        assert_eq!(all.len(), OUTBOX + 1, "what was sent in time still arrives");
+        assert_eq!(reasons(all), [Reason::ReaderTooSlow]);
+    }
+}

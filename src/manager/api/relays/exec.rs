@@ -144,7 +144,10 @@ async fn hear(
     use relay_request::Body as Said;
     let mut started = Some(started);
     loop {
-        let said = listener.hear().await.map_err(Ended::Failed)?;
+        let said = tokio::select! {
+            said = listener.hear() => said.map_err(Ended::Failed)?,
+            () = output.closed() => return Err(Ended::Gone),
+        };
         let body = match said {
             Some(Said::Started(_)) => started.take().map(exec_response::Body::Started),
             Some(Said::Stdout(bytes)) => Some(exec_response::Body::Stdout(bytes)),

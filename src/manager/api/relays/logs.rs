@@ -7,7 +7,7 @@ use quorate_base::{
     Backoff,
     tasks::{TaskGroup, TaskKind},
 };
-use quorate_model::{TaskId, TaskState};
+use quorate_model::{Name, TaskId, TaskState};
 use quorate_wire::{
     agent::{self as agent, relay_order::Order, relay_request::Body},
     api::{self as pb, task_service_client::TaskServiceClient},
@@ -217,13 +217,12 @@ async fn read(
                 () = send.closed() => return Err(Trouble::Gone),
                 said = link.hear() => said?,
             },
-            Some(limit) => tokio::time::timeout(limit, link.hear()).await.map_err(|_| {
-                let text = format!("the agent of node {name} stopped in the middle of the log");
-                ApiError::new(Reason::AgentUnreachable, text).with("node", &name)
-            })??,
+            Some(limit) => tokio::time::timeout(limit, link.hear()).await.map_err(|_| cut_off(&name))??,
         };
         let piece = match said {
-            None => return Ok(()),
+            Some(Body::Done(_)) => return Ok(()),
+            // Also a broken connection looks like this.
+            None => return Err(cut_off(&name).into()),
             Some(Body::Lines(lines)) => {
                 let lines: Vec<_> = lines.lines.into_iter().map(|l| line(source, name.as_str(), l)).collect();
                 let Some(last) = lines.last() else { continue };
@@ -237,6 +236,11 @@ async fn read(
         };
         send.send(piece).await.map_err(|_| Trouble::Gone)?;
     }
+}
+
+fn cut_off(node: &Name) -> ApiError {
+    let text = format!("the agent of node {node} stopped in the middle of the log");
+    ApiError::new(Reason::AgentUnreachable, text).with("node", node)
 }
 
 /// Follows one task until it has ended and everything was handed on, over lost agents and late starts.

@@ -18,12 +18,12 @@ use crate::{
 const RUNNING: u32 = 512;
 
 /// An agent's end of a session.
-struct Agent {
-    say: mpsc::Sender<pb::SessionRequest>,
+pub(crate) struct Agent {
+    pub(crate) say: mpsc::Sender<pb::SessionRequest>,
     hear: Streaming<pb::SessionResponse>,
 }
 
-fn hello(node: &str, agent: &str) -> pb::Hello {
+pub(crate) fn hello(node: &str, agent: &str) -> pb::Hello {
     let facts = pb::NodeFacts {
         hostname: node.to_owned(),
         os: "linux".to_owned(),
@@ -45,7 +45,7 @@ fn hello(node: &str, agent: &str) -> pb::Hello {
 }
 
 impl Agent {
-    async fn dial(cluster: &Cluster, manager: usize, hello: pb::Hello) -> Self {
+    pub(crate) async fn dial(cluster: &Cluster, manager: usize, hello: pb::Hello) -> Self {
         let mut client =
             AgentServiceClient::new(channel(&cluster.members[manager].addresses.agents.to_string()));
         let (say, said) = mpsc::channel(16);
@@ -54,7 +54,7 @@ impl Agent {
         Self { say, hear }
     }
 
-    async fn next(&mut self) -> Body {
+    pub(crate) async fn next(&mut self) -> Body {
         self.next_or_end().await.expect("the session ended")
     }
 
@@ -64,20 +64,20 @@ impl Agent {
     }
 
     /// Welcome and the complete set.
-    async fn opened(&mut self) -> (pb::Welcome, pb::AssignmentSet) {
+    pub(crate) async fn opened(&mut self) -> (pb::Welcome, pb::AssignmentSet) {
         let Body::Welcome(welcome) = self.next().await else { panic!("no welcome") };
         let Body::Complete(set) = self.next().await else { panic!("no complete set") };
         (welcome, set)
     }
 
-    async fn report(&self, task_id: u64, state: u32, seq: u64) {
+    pub(crate) async fn report(&self, task_id: u64, state: u32, seq: u64) {
         let status = pb::TaskStatus { task_id, state, seq, ..pb::TaskStatus::default() };
         let batch = pb::StatusBatch { statuses: vec![status] };
         self.say.send(pb::SessionRequest { body: Some(session_request::Body::Status(batch)) }).await.unwrap();
     }
 
     /// Reads increments until `count` tasks were assigned.
-    async fn assigned(&mut self, mut sequence: u64, count: usize) -> (u64, Vec<pb::Assignment>) {
+    pub(crate) async fn assigned(&mut self, mut sequence: u64, count: usize) -> (u64, Vec<pb::Assignment>) {
         let mut all = Vec::new();
         while all.len() < count {
             let Body::Increment(set) = self.next().await else { panic!("no increment") };

@@ -6,5 +6,6 @@ mod agents;
 mod cluster;
 mod http;
 mod reads;
+mod relays;
 mod store;
 mod writes;

@@ -50,6 +50,7 @@ pub async fn print(plan: &Plan, term: &Term) -> Result<()> {
         runtimes: vec!["fake"],
         lease: Duration::from_secs(5),
         documented_ports: false,
+        wired: false,
     })?;
     let run = Run::begin(&cluster)?;
     let disk = flushes(cluster.folder())?;

@@ -2,6 +2,7 @@
 //!
 //! Each has tests on records that are wrong on purpose, one per rule: a checker that cannot fail proves nothing.
 
+pub mod ghosts;
 pub mod requests;
 pub mod tasks;
 pub mod writes;
@@ -36,6 +37,10 @@ pub enum Rule {
     TasksUntouched,
     /// The runtime still runs the same containers and processes.
     InstancesUntouched,
+    /// After the end of every fault the managers know how each task stands.
+    NoStatusLost,
+    /// Nothing runs that nobody wants.
+    NoGhost,
     /// A client in another language sees what the API promises.
     OthersSeeTheSame,
 }
@@ -51,6 +56,8 @@ impl fmt::Display for Rule {
             Self::RevisionsFollowTime => "revisions follow real time",
             Self::TasksUntouched => "no task was restarted, moved or lost",
             Self::InstancesUntouched => "the same containers and processes run",
+            Self::NoStatusLost => "no status is lost",
+            Self::NoGhost => "nothing runs that nobody wants",
             Self::OthersSeeTheSame => "clients in other languages see what the API promises",
         })
     }

@@ -5,6 +5,7 @@ pub mod ports;
 pub mod process;
 pub mod scratch;
 pub mod sweep;
+pub mod wires;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,6 +20,7 @@ use crate::cluster::config::{AgentFiles, ManagerFiles};
 use crate::cluster::ports::Ports;
 use crate::cluster::process::Process;
 use crate::cluster::scratch::Scratch;
+use crate::cluster::wires::{End, Wires};
 use crate::term::Note;
 use crate::wait::{Look, until};
 
@@ -42,6 +44,8 @@ pub struct Plan {
     pub lease: Duration,
     /// Whether to take the documented ports where they are free, so that a user can type less.
     pub documented_ports: bool,
+    /// Whether agents reach managers over wires that can be cut. Needs an asynchronous runtime.
+    pub wired: bool,
 }
 
 /// One manager.
@@ -73,6 +77,8 @@ pub struct Cluster {
     pub managers: Vec<Manager>,
     /// The agents.
     pub agents: Vec<Agent>,
+    /// What agents reach managers by, where that can be cut.
+    pub wires: Option<Wires>,
     clock: Clock,
     // Last: it sweeps what the processes above left.
     scratch: Scratch,
@@ -103,6 +109,7 @@ impl Cluster {
         let mut ports = Ports::new(Rng::from_entropy());
         let files = config::managers(&plan, scratch.path(), &mut ports)?;
         let agents = config::agents(&plan, scratch.path(), &files)?;
+        let wires = plan.wired.then(|| wired(&files, &agents)).transpose()?;
         let managers = files
             .into_iter()
             .map(|files| {
@@ -114,7 +121,7 @@ impl Cluster {
             .into_iter()
             .map(|files| Agent { process: Process::new(files.program(&plan.quorate)), files })
             .collect();
-        Ok(Self { plan, managers, agents, clock: Clock::system(), scratch })
+        Ok(Self { plan, managers, agents, wires, clock: Clock::system(), scratch })
     }
 
     /// Where logs, configuration and data are.
@@ -271,6 +278,17 @@ impl Cluster {
         let managers = self.managers.iter_mut().map(|manager| &mut manager.process);
         managers.chain(self.agents.iter_mut().map(|agent| &mut agent.process))
     }
+}
+
+/// Wires from each agent to each manager.
+fn wired(managers: &[ManagerFiles], agents: &[AgentFiles]) -> Result<Wires> {
+    let end = |files: &AgentFiles| End {
+        name: files.name.clone(),
+        argument: files.config.to_string_lossy().into_owned(),
+    };
+    let wires = Wires::new(agents.iter().map(end).collect());
+    managers.iter().try_for_each(|files| wires.lead(&files.agents_told, &files.agents))?;
+    Ok(wires)
 }
 
 /// Asks all to end, then waits for each; one that does not end in time is killed.

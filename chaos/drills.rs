@@ -1,5 +1,6 @@
 //! Drills: faults against a real cluster under load, and the check of what was recorded.
 
+pub mod agent_faults;
 pub mod foreign;
 pub mod kill_agents;
 pub mod kill_leader;
@@ -63,6 +64,14 @@ impl Standing {
         let tasks: Vec<TaskFact> = api.tasks(namespace).await?.iter().map(truth::fact).collect();
         let instances = truth::instances(&tasks).await?;
         Ok(Self { tasks, instances })
+    }
+
+    /// The same without the tasks of one node.
+    #[must_use]
+    pub fn without(mut self, node: &str) -> Self {
+        self.tasks.retain(|task| task.node != node);
+        self.instances.retain(|instance, _| self.tasks.iter().any(|task| task.instance == *instance));
+        self
     }
 
     /// What was touched since.

@@ -37,7 +37,7 @@ enum Command {
     Demo(DemoArgs),
     /// SIGKILL on the leader, again and again, under concurrent submits; then the check of the whole history.
     KillLeader(KillLeaderArgs),
-    /// SIGKILL on agents, and a task that crashes while all managers are dead.
+    /// SIGKILL on agents, a task that crashes while all managers are dead, agents killed, paused and cut off under load.
     KillAgents(KillAgentsArgs),
     /// A client in Python and curl against every manager, through the loss of the leader.
     Foreign(ForeignArgs),
@@ -91,6 +91,12 @@ struct KillAgentsArgs {
     /// Kills, of one agent after the other.
     #[arg(long, default_value_t = 6)]
     rounds: usize,
+    /// Rounds of kills, pauses and cuts under load; after 7 every kind has had its turn.
+    #[arg(long, default_value_t = 7)]
+    faults: usize,
+    /// Decides what the load does; drawn when absent, and printed.
+    #[arg(long)]
+    seed: Option<u64>,
     /// What the tasks that must not be touched run on.
     #[arg(long, value_enum, default_value_t)]
     runtime: Choice,
@@ -225,9 +231,12 @@ async fn run_kill_leader(quorate: PathBuf, args: KillLeaderArgs, term: &Term) ->
 
 async fn run_kill_agents(quorate: PathBuf, args: KillAgentsArgs, term: &Term) -> Result<Ended> {
     let chosen = choose(args.runtime).await?;
-    let plan = kill_agents::Plan { rounds: args.rounds, on: chosen.on, standing: args.standing };
-    term.say(&format!("Runtime: {} ({})", chosen.on.name(), chosen.why));
-    let mut cluster = Cluster::lay_out(three_by_three(quorate, chosen.on, false))?;
+    let seed = args.seed.unwrap_or_else(|| Rng::from_entropy().below(1_000_000));
+    let (rounds, standing, faults) = (args.rounds, args.standing, args.faults);
+    let plan = kill_agents::Plan { rounds, on: chosen.on, standing, faults, seed };
+    term.say(&format!("Runtime: {} ({}) · seed {seed}", chosen.on.name(), chosen.why));
+    let mut cluster =
+        Cluster::lay_out(ClusterPlan { wired: true, ..three_by_three(quorate, chosen.on, false) })?;
     term.say(&format!("Logs, history and data: {}", cluster.folder().display()));
     let drilled =
         guarded(Box::pin(async { Ok(verdict(&kill_agents::drill(&mut cluster, &plan, term).await?, term)) }))
@@ -259,7 +268,15 @@ fn three_by_three(quorate: PathBuf, on: On, documented_ports: bool) -> ClusterPl
         On::Docker => vec!["docker", "process", "fake"],
         On::Process | On::Fake => vec!["process", "fake"],
     };
-    ClusterPlan { quorate, managers: 3, agents: 3, runtimes, lease: Duration::from_secs(5), documented_ports }
+    ClusterPlan {
+        quorate,
+        managers: 3,
+        agents: 3,
+        runtimes,
+        lease: Duration::from_secs(5),
+        documented_ports,
+        wired: false,
+    }
 }
 
 /// The work, unless somebody asks for its end before.

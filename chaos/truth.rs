@@ -1,18 +1,25 @@
 //! What really runs, by the word of the operating system and of the Docker engine, not of the product.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use quorate_wire::api::{Task, TaskState};
+use quorate_wire::api::{JobSpec, Task, TaskState};
+use quorate_wire::common::Runtime;
 use tokio::process::Command;
 
 use crate::check::tasks::{InstanceFact, TaskFact};
 use crate::cluster::scratch::began;
+use crate::cluster::sweep::container_prefix;
 
 /// Deadline of a question to the engine.
 const ASK: Duration = Duration::from_secs(20);
+
+/// The environment variable of marked processes: the folder of the run.
+const MARK: &str = "CHAOS_RUN";
 
 /// What runs a task, as tasks tell it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,6 +91,37 @@ pub async fn instances(tasks: &[TaskFact]) -> Result<BTreeMap<String, InstanceFa
     Ok(facts)
 }
 
+/// Marks the processes of a job, so that each of them is found, whoever started it and whoever forgot it.
+#[must_use]
+pub fn marked(mut spec: JobSpec, folder: &Path) -> JobSpec {
+    let processes = spec.containers.values_mut().filter(|c| c.runtime == i32::from(Runtime::Process));
+    processes.for_each(|c| drop(c.env.insert(MARK.to_owned(), folder.to_string_lossy().into_owned())));
+    spec
+}
+
+/// All that runs, as instances: the marked processes of the run in `folder`, and the containers of the cluster where it
+/// has an engine.
+///
+/// # Errors
+/// When the engine does not answer.
+pub async fn running(folder: &Path, engine_of: Option<&str>) -> Result<BTreeSet<String>> {
+    let mark = format!("{MARK}={}", folder.display());
+    let entries = fs::read_dir("/proc")?.flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let is_marked = |pid: &u32| {
+        let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environ.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+    };
+    let marked = pids.filter(is_marked).filter_map(|pid| Some(format!("{pid}:{}", began(pid)?)));
+    let mut found: BTreeSet<String> = marked.collect();
+    if let Some(cluster_id) = engine_of {
+        let name = format!("name=^/{}", container_prefix(cluster_id));
+        let listed = docker(&["ps", "--no-trunc", "--quiet", "--filter", &name]).await?;
+        found.extend(listed.split_whitespace().map(ToOwned::to_owned));
+    }
+    Ok(found)
+}
+
 async fn inspect(ids: &[&str]) -> Result<BTreeMap<String, InstanceFact>> {
     const FORMAT: &str = "{{.Id}} {{.State.Running}} {{.State.StartedAt}} pid={{.State.Pid}}";
     let listed = docker(&[&["inspect", "--format", FORMAT], ids].concat()).await?;
@@ -129,8 +167,9 @@ async fn docker(args: &[&str]) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::{On, idle_service};
 
-    fn running(instance: &str) -> TaskFact {
+    fn task_as(instance: &str) -> TaskFact {
         TaskFact {
             id: "t1".to_owned(),
             label: "web[0]".to_owned(),
@@ -150,16 +189,36 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_marked_process_is_found_and_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let spec = marked(idle_service("test", "job", On::Process, 1), folder.path());
+        let container = spec.containers.values().next().unwrap();
+        let start = |mark: bool| {
+            let mut command = std::process::Command::new("sleep");
+            let command = command.arg("1000");
+            if mark { command.envs(&container.env) } else { command }.spawn().unwrap()
+        };
+        let (mut ours, mut other) = (start(true), start(false));
+        let expected = format!("{}:{}", ours.id(), began(ours.id()).unwrap());
+        let found = running(folder.path(), None).await.unwrap();
+        for child in [&mut ours, &mut other] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        assert_eq!(found, BTreeSet::from([expected]));
+    }
+
+    #[tokio::test]
     async fn a_process_counts_only_with_its_own_begin() {
         let pid = std::process::id();
         let own = format!("{pid}:{}", began(pid).unwrap());
-        let facts = instances(&[running(&own), running(&format!("{pid}:1"))]).await.unwrap();
+        let facts = instances(&[task_as(&own), task_as(&format!("{pid}:1"))]).await.unwrap();
         assert_eq!(facts[&own], InstanceFact::RunsSince(began(pid).unwrap()));
         assert_eq!(facts[&format!("{pid}:1")], InstanceFact::Gone);
     }
 
     #[tokio::test]
     async fn a_running_task_without_an_instance_is_an_error() {
-        assert!(instances(&[running("")]).await.is_err());
+        assert!(instances(&[task_as("")]).await.is_err());
     }
 }

@@ -22,6 +22,8 @@ pub struct ManagerFiles {
     pub api: String,
     /// Address for agents.
     pub agents: String,
+    /// Address that agents are told: the same, or a wire's end.
+    pub agents_told: String,
     /// Address for the other managers.
     pub raft: String,
     /// Address of metrics and health.
@@ -77,18 +79,18 @@ fn program(role: &str, name: &str, config: &Path, log: &Path, quorate: &Path) ->
 pub fn managers(plan: &Plan, folder: &Path, ports: &mut Ports) -> Result<Vec<ManagerFiles>> {
     let mut all = Vec::new();
     for number in 1..=u16::try_from(plan.managers)? {
-        let mut next = |documented: u16| {
-            let wanted = documented + 10 * (number - 1);
+        let [api, agents, raft, admin] = DOCUMENTED.map(|port| port + 10 * (number - 1));
+        let mut at = |wanted: u16| {
             let port = if plan.documented_ports { ports.prefer(wanted) } else { ports.any() }?;
             Ok::<String, anyhow::Error>(format!("127.0.0.1:{port}"))
         };
-        let name = format!("m{number}");
-        let [api, agents, raft, admin] = DOCUMENTED;
+        let (name, wire, agents) = (format!("m{number}"), agents + 5, at(agents)?);
         all.push(ManagerFiles {
-            api: next(api)?,
-            agents: next(agents)?,
-            raft: next(raft)?,
-            admin: next(admin)?,
+            api: at(api)?,
+            raft: at(raft)?,
+            admin: at(admin)?,
+            agents_told: if plan.wired { at(wire)? } else { agents.clone() },
+            agents,
             config: folder.join(format!("{name}.toml")),
             data: folder.join(&name),
             log: folder.join(format!("{name}.log")),
@@ -100,7 +102,7 @@ pub fn managers(plan: &Plan, folder: &Path, ports: &mut Ports) -> Result<Vec<Man
         let text = format!(
             "node = {{ name = {:?}, data_dir = {:?} }}\n\
              api = {{ listen = {:?} }}\n\
-             agents = {{ listen = {:?} }}\n\
+             agents = {{ listen = {:?}, advertise = {:?} }}\n\
              admin = {{ listen = {:?} }}\n\n\
              [raft]\nlisten = {:?}\n\n\
              [cluster]\nmanagers = {{ {} }}\n\n\
@@ -110,6 +112,7 @@ pub fn managers(plan: &Plan, folder: &Path, ports: &mut Ports) -> Result<Vec<Man
             files.data,
             files.api,
             files.agents,
+            files.agents_told,
             files.admin,
             files.raft,
             peers.join(", "),
@@ -125,7 +128,7 @@ pub fn managers(plan: &Plan, folder: &Path, ports: &mut Ports) -> Result<Vec<Man
 /// # Errors
 /// When the disk refuses.
 pub fn agents(plan: &Plan, folder: &Path, managers: &[ManagerFiles]) -> Result<Vec<AgentFiles>> {
-    let addresses: Vec<&str> = managers.iter().map(|files| files.agents.as_str()).collect();
+    let addresses: Vec<&str> = managers.iter().map(|files| files.agents_told.as_str()).collect();
     let mut all = Vec::new();
     for (number, zone) in (1..=plan.agents).zip(["a", "b", "c"].into_iter().cycle()) {
         let name = format!("n{number}");

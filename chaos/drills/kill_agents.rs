@@ -15,7 +15,7 @@ use crate::api::Api;
 use crate::check::Violation;
 use crate::check::tasks::same_instances;
 use crate::cluster::Cluster;
-use crate::drills::{Run, Standing, submit_and_settle};
+use crate::drills::{Run, Standing, agent_faults, submit_and_settle};
 use crate::report::columns;
 use crate::term::{Note, Term};
 use crate::truth;
@@ -23,7 +23,7 @@ use crate::wait::{Look, until};
 use crate::workload::{On, idle_service};
 
 /// Namespace of the tasks that must not be touched.
-const STANDING: &str = "standing";
+pub(super) const STANDING: &str = "standing";
 /// Namespace of the jobs that show that an agent works.
 const PROOF: &str = "proof";
 /// Bound of each wait.
@@ -38,6 +38,10 @@ pub struct Plan {
     pub on: On,
     /// How many there are.
     pub standing: u32,
+    /// Rounds of kills, pauses and cuts under load.
+    pub faults: usize,
+    /// Decides what the load does.
+    pub seed: u64,
 }
 
 /// Drills a cluster that runs. Returns what was violated.
@@ -54,6 +58,7 @@ pub async fn drill(cluster: &mut Cluster, plan: &Plan, term: &Term) -> Result<Ve
                 let leader = cluster.ready(LIMIT, &note).await?;
                 let api = cluster.apis().into_iter().nth(leader.index).context("the leader is no manager")?;
                 let spec = idle_service(STANDING, "standing", plan.on, plan.standing);
+                let spec = truth::marked(spec, cluster.folder());
                 submit_and_settle(&api, &run, spec, LIMIT, &note).await?;
                 let standing = Standing::look(&api, STANDING).await?;
                 Ok(((api, standing), "all run".to_owned()))
@@ -84,6 +89,8 @@ pub async fn drill(cluster: &mut Cluster, plan: &Plan, term: &Term) -> Result<Ve
     found.iter().for_each(|violation| term.cross(&violation.to_string()));
     violations.extend(found);
     print(term, &standing);
+    let faults = agent_faults::Plan { rounds: plan.faults, on: plan.on, seed: plan.seed };
+    violations.extend(agent_faults::drill(cluster, &faults, &api, &run, term).await?);
     Ok(violations)
 }
 
@@ -106,6 +113,7 @@ async fn round(
     run.history.fault("start", &name);
     note.set("waiting for it to take work again");
     let proof = on_node(idle_service(PROOF, &format!("proof-{number}"), On::Process, 1), &name);
+    let proof = truth::marked(proof, cluster.folder());
     submit_and_settle(api, run, proof, LIMIT, note).await?;
     found.extend(standing.violations(api, STANDING).await?);
     Ok(found)
@@ -126,6 +134,7 @@ async fn crash_without_managers(
             let script = format!("echo $$ >> {}; exec sleep 1000000", starts.display());
             container.command = vec!["/bin/sh".to_owned(), "-c".to_owned(), script];
         }
+        let spec = truth::marked(spec, cluster.folder());
         submit_and_settle(api, run, spec, LIMIT, &note).await?;
         let pid = *pids(starts).first().context("the task did not note its start")?;
         for index in 0..cluster.managers.len() {

@@ -2,6 +2,7 @@
 
 use quorate_wire::api;
 use quorate_wire::common::ResponseMeta;
+use tonic::Streaming;
 
 /// An answer that says who gave it.
 pub(crate) trait Answer {
@@ -35,6 +36,13 @@ answers!(
     GetNodeResponse,
     ListNodesResponse
 );
+
+/// A stream that was opened: what comes says who gives it.
+impl<T> Answer for Streaming<T> {
+    fn meta(&self) -> Option<&ResponseMeta> {
+        None
+    }
+}
 
 impl Answer for api::GetClusterStatusResponse {
     fn meta(&self) -> Option<&ResponseMeta> {

@@ -54,11 +54,13 @@ impl Default for Options {
 /// How often each endpoint is tried before all of them count as unreachable.
 const UNREACHABLE_TRIES: u32 = 3;
 
-/// Whether a call changes something.
+/// What a call does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Read,
     Write,
+    /// Opens a stream, which may then last as long as it likes; the leader serves it at the least cost.
+    Stream,
 }
 
 /// Calls the managers of one cluster. A clone shares connections and memory.
@@ -162,11 +164,11 @@ impl Client {
         let rng = lock(&self.shared.rng).fork(name);
         let mut attempts = Attempts::new(rng, self.options.backoff, self.options.try_limit, start, deadline);
         let mut progress = Progress::default();
-        while let Some(next) = attempts.next(self.shared.set.candidates(kind == Kind::Write)) {
+        while let Some(next) = attempts.next(self.shared.set.candidates(kind != Kind::Read)) {
             clock.sleep_until(next.at).await;
             let (address, began) = (next.candidate.address, clock.monotonic());
             let budget = attempts.budget(&address, began);
-            let failure = match once(&send, next.candidate.channel, request.clone(), budget).await {
+            let failure = match once(&send, next.candidate.channel, request.clone(), budget, kind).await {
                 Ok(answer) => {
                     self.learn(&address, &answer, clock.monotonic().since(began));
                     return Ok(answer);
@@ -257,12 +259,15 @@ async fn once<Q, A, F>(
     channel: Channel,
     request: Q,
     budget: Duration,
+    kind: Kind,
 ) -> Result<A, Failure>
 where
     F: Future<Output = Result<Response<A>, Status>>,
 {
     let mut request = Request::new(request);
-    request.set_timeout(budget);
+    if kind != Kind::Stream {
+        request.set_timeout(budget);
+    }
     // tonic's own timer starts only once a connection stands; this one bounds connecting, too.
     match tokio::time::timeout(budget, send(channel, request)).await {
         Ok(Ok(response)) => Ok(response.into_inner()),

@@ -10,6 +10,8 @@ mod attempt;
 mod calls;
 mod client;
 mod error;
+mod exec;
+mod logs;
 mod set;
 mod status;
 #[cfg(test)]
@@ -17,4 +19,6 @@ mod test;
 
 pub use client::{Client, Options};
 pub use error::{ClientError, Try};
+pub use exec::{Exec, Input};
+pub use logs::{LogEvent, Logs};
 pub use status::ManagerAnswer;

@@ -20,6 +20,7 @@ pub mod name;
 pub mod node;
 pub mod policy;
 pub mod quantity;
+pub mod selector;
 pub mod task;
 pub mod trace;
 
@@ -34,5 +35,6 @@ pub use name::Name;
 pub use node::{Node, NodeCondition, NodeFacts, NodeStatus};
 pub use policy::{ReschedulePolicy, RestartCondition, RestartPolicy};
 pub use quantity::{Limits, Resources};
+pub use selector::Selector;
 pub use task::{Task, TaskEvent, TaskEventKind, TaskState, TaskStatus};
 pub use trace::TraceContext;

@@ -131,14 +131,19 @@ pub const MAX_CONDITION: usize = 255;
 /// Most labels of one object.
 const MAX_LABELS: usize = 64;
 
+/// Whether a text may be the key of a label.
+pub(crate) fn legal_label_key(key: &str) -> bool {
+    let legal = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    !key.is_empty() && key.len() <= 128 && key.chars().all(legal)
+}
+
 pub(crate) fn check_labels(path: &str, labels: &BTreeMap<String, String>, out: &mut InvalidList) {
     if labels.len() > MAX_LABELS {
         out.push(path, format!("{} labels are too many: at most {MAX_LABELS}", labels.len()));
     }
     let mut seen = BTreeSet::new();
     for (key, value) in labels {
-        let legal = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
-        if key.is_empty() || key.len() > 128 || !key.chars().all(legal) {
+        if !legal_label_key(key) {
             out.0
                 .push(Invalid::new(path, format!("{key:?} is no label key: 1-128 letters, digits and -_./")));
         }

@@ -28,7 +28,7 @@ use tracing::{error, info, warn};
 
 use crate::{
     admin,
-    api::{ClusterApi, JobApi, NodeApi, TaskApi},
+    api::{ClusterApi, JobApi, NodeApi, Relays, TaskApi},
     config::ManagerConfig,
     core::{Core, Leading},
     dispatcher::Dispatcher,
@@ -280,9 +280,10 @@ async fn serve(
             .register_encoded_file_descriptor_set(quorate_wire::PUBLIC_DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
-    let tasks = TaskApi::new(core.clone(), router.clone(), dispatcher.clone(), group.clone());
+    let relays = Relays::new(core.clone(), router.clone(), dispatcher.clone(), group.clone());
+    let tasks = TaskApi::new(core.clone(), router.clone(), relays.clone());
     let api = Routes::new(
-        JobServiceServer::new(JobApi::new(core.clone(), router.clone()))
+        JobServiceServer::new(JobApi::new(core.clone(), router.clone(), relays))
             .max_decoding_message_size(MAX_API_MESSAGE),
     )
     .add_service(TaskServiceServer::new(tasks))

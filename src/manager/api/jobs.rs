@@ -15,7 +15,7 @@ use quorate_wire::{
 use tonic::{Request, Response, Status};
 
 use crate::{
-    api::{cut, mark, name, principal},
+    api::{Relays, cut, mark, name, principal},
     core::Core,
     proposer::Committed,
     routing::Router,
@@ -26,6 +26,7 @@ use crate::{
 pub struct JobApi {
     core: Core,
     router: Router,
+    relays: Relays,
 }
 
 /// Bytes of a small command in the log, about.
@@ -34,19 +35,18 @@ const SMALL: usize = 512;
 impl JobApi {
     /// The service.
     #[must_use]
-    pub fn new(core: Core, router: Router) -> Self {
-        Self { core, router }
+    pub(crate) fn new(core: Core, router: Router, relays: Relays) -> Self {
+        Self { core, router, relays }
     }
 
     /// Writes one command about the job and returns it as stored.
     async fn write(
         &self,
         command: Command,
-        request_id: &str,
+        mark: Option<quorate_state::Request>,
         bytes: usize,
         key: (&Name, &Name),
     ) -> Result<(Committed, pb::Job), ApiError> {
-        let mark = mark(request_id, &command)?;
         let written = self.core.proposer.submit(principal(), mark, command, bytes).await;
         let committed = written.map_err(|e| self.core.write_failed(e))?;
         let view = self.core.node.view();
@@ -67,14 +67,24 @@ impl JobApi {
         if request.validate_only {
             return self.checked(command, (&ns, &job_name));
         }
-        let (committed, job) = self.write(command, &request.request_id, bytes, (&ns, &job_name)).await?;
+        // Of what the caller sent: what managers find out besides may be another digest at a retry.
+        let mark = mark(&request.request_id, &command)?;
+        let (command, warnings) = self.pinned(command).await;
+        let (committed, job) = self.write(command, mark, bytes, (&ns, &job_name)).await?;
         let (created, unchanged) = match committed.receipt {
             Receipt::Job { created, unchanged, .. } => (created, unchanged),
             _ => (false, false),
         };
         let meta = Some(self.core.meta(&self.core.node.view()));
         let revision = committed.revision.0;
-        Ok(pb::ApplyJobResponse { meta, job: Some(job), created, unchanged, revision, warnings: Vec::new() })
+        Ok(pb::ApplyJobResponse { meta, job: Some(job), created, unchanged, revision, warnings })
+    }
+
+    /// The command with its images pinned, as far as that is possible, and what was not.
+    async fn pinned(&self, command: Command) -> (Command, Vec<String>) {
+        let Command::ApplyJob { mut spec, expect } = command else { return (command, Vec::new()) };
+        let warnings = self.relays.pin(&self.core.node.view(), Arc::make_mut(&mut spec)).await;
+        (Command::ApplyJob { spec, expect }, warnings)
     }
 
     /// The answer to `validate_only`: the command is applied to a copy of the state, and nothing is written.
@@ -109,7 +119,8 @@ impl JobApi {
             replicas: request.replicas,
             expect,
         };
-        let (committed, job) = self.write(command, &request.request_id, SMALL, (&ns, &job)).await?;
+        let mark = mark(&request.request_id, &command)?;
+        let (committed, job) = self.write(command, mark, SMALL, (&ns, &job)).await?;
         let meta = Some(self.core.meta(&self.core.node.view()));
         Ok(pb::ScaleJobResponse { meta, job: Some(job), revision: committed.revision.0 })
     }
@@ -122,7 +133,8 @@ impl JobApi {
             purge: request.purge,
             expect: None,
         };
-        let (committed, job) = self.write(command, &request.request_id, SMALL, (&ns, &job)).await?;
+        let mark = mark(&request.request_id, &command)?;
+        let (committed, job) = self.write(command, mark, SMALL, (&ns, &job)).await?;
         let meta = Some(self.core.meta(&self.core.node.view()));
         Ok(pb::DeleteJobResponse { meta, job: Some(job), revision: committed.revision.0 })
     }

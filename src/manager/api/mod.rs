@@ -9,6 +9,7 @@ mod tasks;
 pub use cluster::ClusterApi;
 pub use jobs::JobApi;
 pub use nodes::NodeApi;
+pub(crate) use relays::Relays;
 pub use tasks::TaskApi;
 
 use std::sync::Arc;

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use quorate_base::tasks::TaskGroup;
-
 use quorate_model::{JobId, NodeId, Task, TaskId};
 use quorate_state::State;
 use quorate_wire::{
@@ -20,7 +18,6 @@ use crate::{
         relays::{Answers, Relays},
     },
     core::Core,
-    dispatcher::Dispatcher,
     routing::Router,
 };
 
@@ -33,10 +30,9 @@ pub struct TaskApi {
 }
 
 impl TaskApi {
-    /// The service; `group` ends with the manager.
+    /// The service.
     #[must_use]
-    pub fn new(core: Core, router: Router, dispatcher: Dispatcher, group: TaskGroup) -> Self {
-        let relays = Relays::new(core.clone(), router.clone(), dispatcher, group);
+    pub(crate) fn new(core: Core, router: Router, relays: Relays) -> Self {
         Self { core, router, relays }
     }
 }

@@ -63,6 +63,11 @@ impl Relays {
 }
 
 impl Dispatcher {
+    /// Whether a node's agent has a session here.
+    pub(crate) fn has_session(&self, node: NodeId) -> bool {
+        lock(&self.sessions).contains_key(&node)
+    }
+
     /// Opens a relay with a node's agent, which begins with `order`. Only the leader has sessions.
     ///
     /// # Errors

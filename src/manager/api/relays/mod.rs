@@ -7,6 +7,7 @@ mod exec;
 mod logs;
 mod merge;
 mod output;
+mod pin;
 mod select;
 
 use std::{pin::Pin, sync::Arc, time::Duration};
@@ -40,7 +41,7 @@ pub(super) type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send
 
 /// Serves the calls that agents answer.
 #[derive(Clone)]
-pub(in crate::api) struct Relays {
+pub(crate) struct Relays {
     core: Core,
     router: Router,
     dispatcher: Dispatcher,
@@ -57,7 +58,7 @@ struct Placed {
 
 impl Relays {
     /// `group` ends with the manager.
-    pub(super) fn new(core: Core, router: Router, dispatcher: Dispatcher, group: TaskGroup) -> Self {
+    pub(crate) fn new(core: Core, router: Router, dispatcher: Dispatcher, group: TaskGroup) -> Self {
         Self { core, router, dispatcher, group, open: Arc::new(Semaphore::new(MOST_OPEN)) }
     }
 

@@ -29,7 +29,7 @@ pub(crate) fn hello(node: &str, agent: &str) -> pb::Hello {
         os: "linux".to_owned(),
         arch: "x86_64".to_owned(),
         agent_version: "test".to_owned(),
-        runtimes: [("fake".to_owned(), "1".to_owned())].into(),
+        runtimes: ["docker", "fake"].map(|name| (name.to_owned(), "1".to_owned())).into(),
         capacity: Some(common::Resources { cpu_millis: 4000, memory_bytes: 8 << 30 }),
         reserved: None,
         labels: BTreeMap::new(),

@@ -391,3 +391,52 @@ async fn an_agent_without_a_session_is_named() {
     assert_eq!(error.reason, Reason::AgentUnreachable);
     assert_eq!(error.metadata.get("node").map(String::as_str), Some("n1"));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_image_is_pinned_when_a_node_knows_it_and_a_retry_is_still_the_same_request() {
+    let mut stage = Stage::set(1, 0).await;
+    let digest = |digit: &str| format!("sha256:{}", digit.repeat(64));
+    let image = |replicas| {
+        let mut spec = service("shop", replicas);
+        for container in spec.containers.values_mut() {
+            container.runtime = quorate_wire::common::Runtime::Docker.into();
+            container.image = "shop:1".to_owned();
+        }
+        api::ApplyJobRequest { request_id: format!("r{replicas}"), ..apply(spec) }
+    };
+    let pinned = |answer: api::ApplyJobResponse| {
+        let spec = answer.job.unwrap().spec.unwrap();
+        (spec.containers.into_values().next().unwrap().digest, answer.warnings)
+    };
+    let answer = async |stage: &mut Stage, digest: Option<String>| {
+        let mut relay = stage.relay().await;
+        let Order::Resolve(order) = &relay.order else { panic!("an image was to be resolved") };
+        assert_eq!(order.image, "shop:1");
+        relay
+            .say(match digest {
+                Some(digest) => relay_request::Body::Image(pb::ResolvedImage { digest }),
+                None => relay_request::Body::Fault(pb::RelayFault {
+                    reason: "INTERNAL".to_owned(),
+                    message: "the registry is away".to_owned(),
+                }),
+            })
+            .await;
+        let _ended = relay.heard().await;
+    };
+    let mut jobs = stage.cluster.jobs(0);
+    let (first, ()) = tokio::join!(jobs.apply_job(image(1)), answer(&mut stage, None));
+    let (none, warnings) = pinned(first.unwrap().into_inner());
+    assert_eq!(none, "");
+    assert!(warnings[0].contains("shop:1") && warnings[0].contains("the registry is away"), "{warnings:?}");
+    let (again, ()) = tokio::join!(jobs.apply_job(image(1)), answer(&mut stage, Some(digest("a"))));
+    let (_, warnings) = pinned(again.unwrap().into_inner());
+    assert_eq!(
+        warnings.len(),
+        0,
+        "the same request, although another digest was found: it is no reuse of the id"
+    );
+    let (second, ()) = tokio::join!(jobs.apply_job(image(2)), answer(&mut stage, Some(digest("b"))));
+    assert_eq!(pinned(second.unwrap().into_inner()), (digest("b"), vec![]));
+    let third = jobs.apply_job(image(3)).await.unwrap().into_inner();
+    assert_eq!(pinned(third).0, digest("b"), "nobody is asked again for the same reference");
+}

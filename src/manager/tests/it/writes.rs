@@ -93,7 +93,7 @@ async fn every_bad_write_has_its_own_error() {
     let mut stale = apply(service("web", 3));
     stale.etag = "0".to_owned();
     let conflict = jobs.apply_job(stale.clone()).await.unwrap_err();
-    assert_eq!((conflict.code(), reason(&conflict)), (Code::Aborted, Reason::EtagMismatch));
+    assert_eq!((conflict.code(), reason(&conflict)), (Code::AlreadyExists, Reason::JobExists));
     stale.etag = "nonsense".to_owned();
     assert_eq!(jobs.apply_job(stale.clone()).await.unwrap_err().code(), Code::InvalidArgument);
     stale.etag = stored.etag;

@@ -1,6 +1,7 @@
 //! What callers feel of dead, frozen and changing managers.
 
 mod fake;
+mod streams;
 
 use std::time::Duration;
 

@@ -23,7 +23,8 @@ def curl(manager, path, body, kind=JSON, options=()):
         command += ["--header", f"content-type: {kind}", "--data-binary", f"@{sent.name}", *options]
         command.append(f"http://{manager.address}{path}")
         answer = subprocess.run(command, check=True, capture_output=True, timeout=30).stdout
-        lines = head.read().decode().replace("\r", "").strip().split("\n")
+        # The last one: an interim answer (100) may come before.
+        lines = head.read().decode().replace("\r", "").strip().split("\n\n")[-1].split("\n")
     headers = dict(line.lower().split(": ", 1) for line in lines[1:] if ": " in line)
     return int(lines[0].split()[1]), headers, answer
 

@@ -102,7 +102,8 @@ fn refused(error: &serde_json::Error) -> ApiError {
         Some((field, _)) => (Reason::UnknownField, field),
         None => (Reason::ArgumentInvalid, ""),
     };
-    ApiError::invalid(reason, "the JSON", Invalid::new(field, text.as_str()).into())
+    let message = format!("the JSON is not valid: {text}");
+    ApiError { violations: Invalid::new(field, text).into(), ..ApiError::new(reason, message) }
 }
 
 #[cfg(test)]

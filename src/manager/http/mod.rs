@@ -110,6 +110,15 @@ async fn read(headers: &HeaderMap, version: Version, body: Body) -> Result<Vec<u
             format!("the headers have {header_bytes} bytes: send at most {MAX_HEADERS}"),
         ));
     }
+    let too_large = || {
+        let text = format!("the body is larger than {} KiB", MAX_BODY >> 10);
+        Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, text)
+    };
+    let said = headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<usize>().ok());
+    // It waits for a word before it sends.
+    if headers.contains_key(header::EXPECT) && said.is_some_and(|bytes| bytes > MAX_BODY) {
+        return Err(too_large());
+    }
     let reading = async {
         let (mut whole, mut seen, mut chunks) = (Vec::new(), 0_usize, body.into_data_stream());
         while let Some(chunk) = chunks.next().await {
@@ -124,8 +133,7 @@ async fn read(headers: &HeaderMap, version: Version, body: Body) -> Result<Vec<u
             }
         }
         if seen > MAX_BODY {
-            let text = format!("the body is larger than {} KiB", MAX_BODY >> 10);
-            return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, text));
+            return Err(too_large());
         }
         Ok(whole)
     };

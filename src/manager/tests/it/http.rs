@@ -263,13 +263,25 @@ async fn grpc_web_calls_over_both_versions_of_http() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn headers_without_bound_are_refused() {
+async fn what_is_too_large_is_refused_before_it_is_read() {
     let cluster = Cluster::start(1).await;
     let (to, http) = (cluster.members[0].addresses.api, Http::over(Version::HTTP_11));
     let long = "x".repeat(20 << 10);
     let headers = [("content-type", "application/json"), ("x-long", long.as_str())];
     let answer = http.send(request(to, GET, &headers, Bytes::from_static(b"{}"))).await;
     assert_eq!(answer.status, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+
+    // Who asks before it sends is told before it sends.
+    let mut stream = TcpStream::connect(to).await.unwrap();
+    let ask = format!(
+        "POST {GET} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
+         expect: 100-continue\r\nconnection: close\r\n\r\n",
+        5 << 20
+    );
+    stream.write_all(ask.as_bytes()).await.unwrap();
+    let mut heard = Vec::new();
+    stream.read_to_end(&mut heard).await.unwrap();
+    assert!(heard.starts_with(b"HTTP/1.1 413"), "{:?}", String::from_utf8_lossy(&heard));
 
     // Without end: the transport itself stops to read.
     let mut stream = TcpStream::connect(to).await.unwrap();

@@ -24,6 +24,8 @@ use crate::history::Outcome;
 const ASK: Duration = Duration::from_secs(5);
 /// Most items of one page.
 const PAGE: u32 = 1_000;
+/// Largest page that is taken.
+const PAGE_BYTES: usize = 16 << 20;
 
 /// A connection to one manager.
 #[derive(Clone, Debug)]
@@ -180,25 +182,33 @@ impl Api {
     /// # Errors
     /// When the manager does not answer.
     pub async fn tasks(&self, namespace: &str) -> Result<Vec<Task>> {
-        let mut client = TaskServiceClient::new(self.channel.clone());
-        let mut all = Vec::new();
-        let mut page_token = String::new();
+        let (mut all, mut token) = (Vec::new(), String::new());
         loop {
-            let request = ListTasksRequest {
-                namespace: namespace.to_owned(),
-                page_size: PAGE,
-                page_token,
-                read: fresh(),
-                ..ListTasksRequest::default()
-            };
-            let answer =
-                self.understood("its tasks", client.list_tasks(with_deadline(request, ASK)).await)?;
-            all.extend(answer.tasks);
-            page_token = answer.next_page_token;
-            if page_token.is_empty() {
+            let (page, next) = self.page_of_tasks(namespace, token).await?;
+            all.extend(page);
+            token = next;
+            if token.is_empty() {
                 return Ok(all);
             }
         }
+    }
+
+    /// One page of them, and the token of the next one: empty on the last.
+    ///
+    /// # Errors
+    /// When the manager does not answer.
+    pub async fn page_of_tasks(&self, namespace: &str, page_token: String) -> Result<(Vec<Task>, String)> {
+        let request = ListTasksRequest {
+            namespace: namespace.to_owned(),
+            page_size: PAGE,
+            page_token,
+            read: fresh(),
+            ..ListTasksRequest::default()
+        };
+        let mut client = TaskServiceClient::new(self.channel.clone()).max_decoding_message_size(PAGE_BYTES);
+        let answer = client.list_tasks(with_deadline(request, ASK)).await;
+        let page = self.understood("its tasks", answer)?;
+        Ok((page.tasks, page.next_page_token))
     }
 
     /// The nodes.

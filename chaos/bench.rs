@@ -1,5 +1,6 @@
 //! Benchmarks on a real cluster: printed, never asserted.
 
+pub mod fleet;
 pub mod placement;
 pub mod writes;
 
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use clap::ValueEnum;
 use quorate_base::Clock;
 
 use crate::cluster::{Cluster, Plan as ClusterPlan};
@@ -36,13 +38,44 @@ pub struct Plan {
     pub clients: Vec<usize>,
     /// How long each number of clients writes.
     pub span: Duration,
+    /// Fake agents of the fleet.
+    pub fleet: u32,
+    /// Tasks that run on it.
+    pub tasks: u32,
+    /// How long nothing but heartbeats is watched.
+    pub window: Duration,
+    /// What to measure.
+    pub parts: Vec<Part>,
 }
 
-/// Measures and prints everything.
+/// What can be measured by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Part {
+    /// One job of many replicas.
+    Placement,
+    /// Durable writes.
+    Writes,
+    /// Thousands of agents: heartbeats, lists, and their way to a new leader.
+    Fleet,
+}
+
+/// Measures and prints all that was asked for.
 ///
 /// # Errors
-/// When the cluster does not do its work within the bounds.
+/// When a cluster does not do its work within the bounds.
 pub async fn print(plan: &Plan, term: &Term) -> Result<()> {
+    let asked = |part| plan.parts.contains(&part);
+    if asked(Part::Placement) || asked(Part::Writes) {
+        few_agents(plan, term).await?;
+    }
+    if asked(Part::Fleet) {
+        Box::pin(fleet::print(plan, term)).await?;
+    }
+    Ok(())
+}
+
+/// What is measured on a small cluster.
+async fn few_agents(plan: &Plan, term: &Term) -> Result<()> {
     let mut cluster = Cluster::lay_out(ClusterPlan {
         quorate: plan.quorate.clone(),
         managers: 3,
@@ -63,8 +96,12 @@ pub async fn print(plan: &Plan, term: &Term) -> Result<()> {
         })
         .await?;
     let leader = cluster.apis().into_iter().nth(leader.index).context("the leader is no manager")?;
-    placement::print(plan, &leader, &run, term).await?;
-    writes::print(plan, &leader, &run, term).await?;
+    if plan.parts.contains(&Part::Placement) {
+        placement::print(plan, &leader, &run, term).await?;
+    }
+    if plan.parts.contains(&Part::Writes) {
+        writes::print(plan, &leader, &run, term).await?;
+    }
     cluster.stop().await
 }
 

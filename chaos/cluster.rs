@@ -5,6 +5,7 @@ pub mod ports;
 pub mod process;
 pub mod scratch;
 pub mod sweep;
+pub mod usage;
 pub mod wires;
 
 use std::path::{Path, PathBuf};

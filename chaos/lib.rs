@@ -11,6 +11,7 @@ pub mod cluster;
 pub mod demo;
 pub mod drills;
 pub mod history;
+pub mod metrics;
 pub mod probe;
 pub mod report;
 pub mod term;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum as _};
 use quorate_base::{Clock, RequestIds, Rng};
 use quorate_chaos::check::Violation;
 use quorate_chaos::cluster::{Cluster, Plan as ClusterPlan, scratch};
@@ -135,6 +135,18 @@ struct BenchArgs {
     /// Seconds that each number of clients writes.
     #[arg(long, default_value_t = 5)]
     seconds: u64,
+    /// Fake agents of the fleet; each needs an open file of two processes (ulimit -n).
+    #[arg(long, default_value_t = 5_000)]
+    fleet: u32,
+    /// Tasks that run on the fleet and are listed.
+    #[arg(long, default_value_t = 100_000)]
+    tasks: u32,
+    /// Seconds of nothing but heartbeats.
+    #[arg(long, default_value_t = 10)]
+    window: u64,
+    /// What to measure.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = bench::Part::value_variants().to_vec())]
+    parts: Vec<bench::Part>,
 }
 
 /// How a command ended.
@@ -180,6 +192,10 @@ async fn run(cli: Cli) -> Result<Ended> {
                 agents: args.agents,
                 clients: args.clients,
                 span: Duration::from_secs(args.seconds),
+                fleet: args.fleet,
+                tasks: args.tasks,
+                window: Duration::from_secs(args.window),
+                parts: args.parts,
             };
             guarded(Box::pin(async { bench::print(&plan, &term).await.map(|()| Ended::Held) })).await
         }

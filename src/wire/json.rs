@@ -103,7 +103,7 @@ fn refused(error: &serde_json::Error) -> ApiError {
         None => (Reason::ArgumentInvalid, ""),
     };
     let message = format!("the JSON is not valid: {text}");
-    ApiError { violations: Invalid::new(field, text).into(), ..ApiError::new(reason, message) }
+    ApiError { violations: Invalid::new(field, text.as_str()).into(), ..ApiError::new(reason, message) }
 }
 
 #[cfg(test)]

@@ -31,6 +31,7 @@ answers!(
     ListJobsResponse,
     ScaleJobResponse,
     DeleteJobResponse,
+    PlanJobResponse,
     GetTaskResponse,
     ListTasksResponse,
     GetNodeResponse,

@@ -69,6 +69,8 @@ calls! {
     Write scale_job(ScaleJobRequest) -> ScaleJobResponse, JobServiceClient;
     /// Stops a job, or with `purge` forgets it. An empty `request_id` is filled in.
     Write delete_job(DeleteJobRequest) -> DeleteJobResponse, JobServiceClient;
+    /// Says what applying a specification would do.
+    Read plan_job(PlanJobRequest) -> PlanJobResponse, JobServiceClient;
     /// Returns one task.
     Read get_task(GetTaskRequest) -> GetTaskResponse, TaskServiceClient;
     /// Returns a page of tasks.

@@ -19,6 +19,8 @@ pub(crate) struct Failure {
     pub(crate) exit: u8,
     /// The reader of our output is gone.
     pub(crate) broken_pipe: bool,
+    /// There is nothing to say besides the exit code.
+    pub(crate) quiet: bool,
     told: Box<Told>,
 }
 
@@ -43,7 +45,12 @@ impl Failure {
     /// A failure of the command itself.
     pub(crate) fn new(exit: u8, message: impl Into<String>) -> Self {
         let told = Told { message: message.into(), ..Told::default() };
-        Self { exit, broken_pipe: false, told: Box::new(told) }
+        Self { exit, told: Box::new(told), ..Self::default() }
+    }
+
+    /// An exit code that says it all.
+    pub(crate) fn silent(exit: u8) -> Self {
+        Self { quiet: true, ..Self::new(exit, "") }
     }
 
     /// The same with more about it.
@@ -110,7 +117,7 @@ impl Failure {
             answered_by,
             ..Told::default()
         };
-        Self { exit: error.reason.exit_code(), broken_pipe: false, told: Box::new(told) }
+        Self { exit: error.reason.exit_code(), told: Box::new(told), ..Self::default() }
     }
 
     /// For people, on standard error.
@@ -149,7 +156,7 @@ impl Failure {
     }
 
     /// For programs, on standard error.
-    pub(crate) fn to_json(&self) -> String {
+    pub(crate) fn to_json(&self) -> Value {
         let mut error = serde_json::Map::new();
         let mut put = |key: &str, value: Value| {
             if !(value.is_null() || value == json!([]) || value == json!("")) {
@@ -165,7 +172,7 @@ impl Failure {
         put("requestId", json!(self.told.request_id));
         put("answeredBy", json!(self.told.answered_by));
         put("exitCode", json!(self.exit));
-        format!("{:#}", json!({ "error": error }))
+        json!({ "error": error })
     }
 }
 
@@ -392,7 +399,7 @@ mod tests {
     fn json_carries_the_same() {
         let failure =
             Failure::new(3, "not all tasks can be placed").detail("web[3]: no node").hint("quorate ps");
-        let value: Value = serde_json::from_str(&failure.to_json()).unwrap();
+        let value = failure.to_json();
         assert_eq!(
             value,
             json!({"error": {

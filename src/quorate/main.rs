@@ -21,5 +21,10 @@ fn main() -> ExitCode {
     if args.next().is_some_and(|first| first == SHIM) {
         return quorate_agent::shim_main(args);
     }
+    cli::complete::answer();
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(text) = cli::help::topic(&words) {
+        return cli::print_help(text);
+    }
     cli::run(cli::args::Cli::parse())
 }

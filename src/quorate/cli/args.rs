@@ -1,32 +1,19 @@
 //! What may be typed.
 
+use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap_complete::ArgValueCandidates;
 use quorate_pki::Security;
 
+use super::complete;
 pub(crate) use super::daemon_args::{AgentRunArgs, AgentVerb, FleetArgs, ManagerRunArgs, ManagerVerb};
-use crate::document::Format;
+pub(crate) use super::verbs::*;
 use crate::render::Style;
 
 /// What every help page ends with.
-const AFTER: &str = "The exit codes: quorate help exit-codes";
-
-/// What each exit code means.
-pub(crate) const EXIT_CODES: &str = "\
-CODE  MEANING
-   0  done (and converged, where the command waited)
-   1  failed, not classified
-   2  usage
-   3  accepted, but not all tasks can be placed
-   4  the job failed, or replicas gave up
-   5  invalid file or argument
-   6  not found
-   7  conflict: the etag moved, or it exists already
-   8  permission denied
-   9  no leader, no quorum, unreachable or out of time (retry is sensible)
-  12  cluster status: works, but tolerates no further failure
- 130  interrupted while waiting; the work goes on";
+const AFTER: &str = "More help: quorate help exit-codes | environment | filters | spec";
 
 /// A highly available control plane for containers.
 #[derive(Debug, Parser)]
@@ -44,7 +31,16 @@ pub(crate) struct Cli {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// Managers to talk to, comma separated; further ones are learned from their answers
+    /// Which saved cluster to talk to (quorate context ls) [default: the one chosen by quorate context use]
+    #[arg(
+        long,
+        global = true,
+        env = "QUORATE_CONTEXT",
+        value_name = "NAME",
+        add = ArgValueCandidates::new(complete::contexts)
+    )]
+    pub(crate) context: Option<String>,
+    /// Managers to talk to, comma separated; further ones are learned from their answers [default: 127.0.0.1:7420]
     #[arg(
         short = 'm',
         long = "manager",
@@ -53,8 +49,7 @@ pub(crate) struct Global {
         global = true,
         env = "QUORATE_MANAGERS",
         value_name = "HOST:PORT",
-        value_delimiter = ',',
-        default_value = "127.0.0.1:7420"
+        value_delimiter = ','
     )]
     pub(crate) managers: Vec<String>,
     /// Namespace; where several are listed, the only one to list
@@ -66,7 +61,8 @@ pub(crate) struct Global {
     /// The most that the command takes [default: 10s, or 5m where it waits for tasks]
     #[arg(long, global = true, value_name = "TIME", value_parser = patience)]
     pub(crate) timeout: Option<Duration>,
-    /// How fresh answers must be: linearizable needs a quorum, stale works without a leader
+    /// How fresh answers must be: linearizable needs a quorum; stale works without a leader; bounded is stale within
+    /// --min-revision and --max-staleness
     #[arg(
         long,
         global = true,
@@ -75,6 +71,12 @@ pub(crate) struct Global {
         default_value_t = Consistency::Linearizable
     )]
     pub(crate) consistency: Consistency,
+    /// Answers reflect at least this revision
+    #[arg(long, global = true, value_name = "REVISION")]
+    pub(crate) min_revision: Option<u64>,
+    /// The manager that answers has heard of a leader within this time
+    #[arg(long, global = true, value_name = "TIME", value_parser = patience)]
+    pub(crate) max_staleness: Option<Duration>,
     /// Names this write: repeating it with the same id does it once
     #[arg(long, global = true, value_name = "ID")]
     pub(crate) request_id: Option<String>,
@@ -85,10 +87,19 @@ pub(crate) struct Global {
     /// When to use colours
     #[arg(long, global = true, value_enum, default_value_t = Colour::Auto, value_name = "WHEN")]
     pub(crate) color: Colour,
+    /// How to show progress on standard error; auto = tty on a terminal, else plain
+    #[arg(long, global = true, env = "QUORATE_PROGRESS", value_enum, default_value_t = Progress::Auto, value_name = "HOW")]
+    pub(crate) progress: Progress,
+    /// Do what would be asked about
+    #[arg(short, long, global = true)]
+    pub(crate) yes: bool,
+    /// Ask nothing: fail where an answer is needed
+    #[arg(long, global = true)]
+    pub(crate) no_input: bool,
     /// Say on standard error what the client does; twice for more
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,
-    /// Print names only, and no progress
+    /// Print names only (as -o name), and no progress
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
 }
@@ -96,7 +107,15 @@ pub(crate) struct Global {
 impl Global {
     /// Whether standard error may be coloured.
     pub(crate) fn style(&self) -> Style {
-        Style::new(self.color)
+        Style::new(self.color, std::io::stderr().is_terminal())
+    }
+
+    /// How results are printed: `-q` asks for names where no document is asked for.
+    pub(crate) fn output(&self) -> Output {
+        match self.output {
+            Output::Table | Output::Wide if self.quiet => Output::Name,
+            output => output,
+        }
     }
 }
 
@@ -114,10 +133,40 @@ fn patience(text: &str) -> Result<Duration, String> {
 /// How results are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
-    /// For people.
+    /// For people
     Table,
-    /// The answer of the API as proto3 JSON.
+    /// For people, with all columns
+    Wide,
+    /// The answer of the API as proto3 JSON
     Json,
+    /// The same as YAML
+    Yaml,
+    /// JSON, one object a line
+    Jsonl,
+    /// Names only
+    Name,
+}
+
+impl Output {
+    /// Whether it is for programs.
+    pub(crate) fn is_document(self) -> bool {
+        matches!(self, Self::Json | Self::Yaml | Self::Jsonl)
+    }
+}
+
+/// How progress is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Progress {
+    /// As fits standard error
+    Auto,
+    /// Redrawn in place
+    Tty,
+    /// A line per change
+    Plain,
+    /// A JSON object per change
+    Json,
+    /// Not at all
+    None,
 }
 
 /// How fresh answers must be.
@@ -127,6 +176,8 @@ pub(crate) enum Consistency {
     Linearizable,
     /// Whatever the asked manager has.
     Stale,
+    /// The same within bounds.
+    Bounded,
 }
 
 /// When output is coloured.
@@ -145,9 +196,12 @@ pub(crate) enum Colour {
 pub(crate) enum Command {
     /// Submit job files and wait until they run
     Run(RunArgs),
+    /// Say what job files would change, and where their tasks would go, and write nothing
+    Plan(PlanArgs),
     /// Show a job and its tasks, or the whole cluster
     Status {
         /// Job, as NAME or NAMESPACE/NAME
+        #[arg(add = ArgValueCandidates::new(complete::jobs))]
         job: Option<String>,
     },
     /// List tasks: where they run, or why they do not
@@ -194,133 +248,23 @@ pub(crate) enum Command {
     },
     /// Print the version
     Version,
-    /// What each exit code means
-    #[command(name = "exit-codes", hide = true, about = EXIT_CODES, help_template = "{about}")]
-    ExitCodes,
-    /// Print a completion script for a shell
+    /// Save which clusters there are, and choose one
+    Context {
+        /// What to do.
+        #[command(subcommand)]
+        verb: ContextVerb,
+    },
+    /// Print what makes a shell complete commands, with the names of live jobs, nodes and tasks
     Completion {
         /// Which shell
         shell: clap_complete::Shell,
     },
-}
-
-/// What can be done with jobs.
-#[derive(Debug, Subcommand)]
-pub(crate) enum JobVerb {
-    /// List jobs
-    #[command(alias = "list")]
-    Ls,
-    /// Print everything about a job as JSON
-    #[command(alias = "get")]
-    Inspect {
-        /// Job, as NAME or NAMESPACE/NAME
-        job: String,
+    /// Write the manual pages
+    Man {
+        /// Into which folder; it is made where there is none
+        #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+        folder: std::path::PathBuf,
     },
-    /// Submit job files and wait until they run
-    Run(RunArgs),
-    /// Stop jobs
-    Stop(StopArgs),
-    /// Set the replicas of services
-    Scale(ScaleArgs),
-}
-
-/// What can be done with tasks.
-#[derive(Debug, Subcommand)]
-pub(crate) enum TaskVerb {
-    /// List tasks: where they run, or why they do not
-    #[command(alias = "list")]
-    Ls(PsArgs),
-    /// Print everything about a task as JSON
-    #[command(alias = "get")]
-    Inspect {
-        /// Task, like t42
-        task: String,
-    },
-}
-
-/// What can be done with nodes.
-#[derive(Debug, Subcommand)]
-pub(crate) enum NodeVerb {
-    /// List nodes
-    #[command(alias = "list")]
-    Ls,
-    /// Print everything about a node as JSON
-    #[command(alias = "get")]
-    Inspect {
-        /// Node
-        node: String,
-    },
-}
-
-/// What can be done with the managers.
-#[derive(Debug, Subcommand)]
-pub(crate) enum ClusterVerb {
-    /// Ask every manager what it knows: who leads, how far each is, who disagrees. Works without a leader
-    Status,
-}
-
-/// `run`
-#[derive(Debug, Args)]
-pub(crate) struct RunArgs {
-    /// Job files, folders of them, or - for standard input
-    #[arg(required_unless_present = "more", value_name = "FILE")]
-    pub(crate) files: Vec<String>,
-    /// The same as FILE
-    #[arg(short = 'f', long = "file", value_name = "FILE", id = "more")]
-    pub(crate) more: Vec<String>,
-    /// Format of the files, where their names do not tell it
-    #[arg(long, value_enum)]
-    pub(crate) format: Option<Format>,
-    /// Submit only if the stored job still has this etag; 0 = only if there is none
-    #[arg(long)]
-    pub(crate) etag: Option<String>,
-    /// Check the files, also by the managers, and write nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Do not wait for the tasks
-    #[arg(short, long)]
-    pub(crate) detach: bool,
-}
-
-/// `ps`
-#[derive(Debug, Args)]
-pub(crate) struct PsArgs {
-    /// Only of this job, as NAME or NAMESPACE/NAME
-    pub(crate) job: Option<String>,
-    /// Also tasks that ended, below their successors
-    #[arg(short, long)]
-    pub(crate) all: bool,
-    /// Only on this node
-    #[arg(long, value_name = "NAME")]
-    pub(crate) node: Option<String>,
-}
-
-/// `stop`
-#[derive(Debug, Args)]
-pub(crate) struct StopArgs {
-    /// Jobs, as NAME or NAMESPACE/NAME
-    #[arg(required = true, value_name = "JOB")]
-    pub(crate) jobs: Vec<String>,
-    /// Forget the jobs and their history once their tasks are gone
-    #[arg(long)]
-    pub(crate) purge: bool,
-    /// Do not ask
-    #[arg(short, long)]
-    pub(crate) yes: bool,
-    /// Do not wait until the tasks are gone
-    #[arg(short, long)]
-    pub(crate) detach: bool,
-}
-
-/// `scale`
-#[derive(Debug, Args)]
-pub(crate) struct ScaleArgs {
-    /// Services and their new number of replicas
-    #[arg(required = true, value_name = "JOB=REPLICAS")]
-    pub(crate) targets: Vec<String>,
-    /// Do not wait for the tasks
-    #[arg(short, long)]
-    pub(crate) detach: bool,
 }
 
 #[cfg(test)]
@@ -371,7 +315,7 @@ pub(crate) mod tests {
     #[test]
     fn what_is_not_given_has_its_default() {
         let global = parse("quorate version").global;
-        assert_eq!(global.managers, ["127.0.0.1:7420"]);
+        assert!(global.managers.is_empty() && global.output() == Output::Table);
         assert_eq!((global.timeout, global.consistency), (None, Consistency::Linearizable));
         assert_eq!(global.security, None);
     }
@@ -379,7 +323,7 @@ pub(crate) mod tests {
     #[test]
     fn aliases_lead_to_the_same_verb() {
         for line in ["quorate job ls", "quorate job list"] {
-            assert!(matches!(parse(line).command, Command::Job { verb: JobVerb::Ls }), "{line}");
+            assert!(matches!(parse(line).command, Command::Job { verb: JobVerb::Ls(_) }), "{line}");
         }
         for line in ["quorate node inspect n1", "quorate node get n1"] {
             assert!(
@@ -403,7 +347,9 @@ pub(crate) mod tests {
             "quorate scale",
             "quorate ps --timeout 5",
             "quorate ps --timeout 0s",
-            "quorate ps -o yaml",
+            "quorate ps -o xml",
+            "quorate ps --filter status",
+            "quorate ps --progress loud",
             "quorate ps --security tls",
             "quorate launch",
         ] {

@@ -1,16 +1,24 @@
 //! What every verb needs: the client, the flags, and where to print.
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::Mutex;
 use std::time::Duration;
 
+use quorate_base::sync::lock;
 use quorate_base::{Clock, Timestamp};
 use quorate_client::{Client, Options};
 use quorate_model::Name;
-use quorate_wire::common;
+use quorate_pki::Security;
+use quorate_wire::common::{self, duration};
 use serde::Serialize;
 
 use super::args::{Consistency, Global, Output};
+use super::contexts::Contexts;
+use super::print::Printer;
+pub(super) use super::print::{print, say};
 use crate::failure::Failure;
+
+/// Where a manager is looked for, unless told.
+const HOME: &str = "127.0.0.1:7420";
 
 /// The time of a command that waits for tasks, unless told.
 const WAITING: Duration = Duration::from_secs(300);
@@ -25,6 +33,10 @@ pub(crate) struct Context {
     pub(crate) namespace: Option<Name>,
     /// The clock.
     pub(crate) clock: Clock,
+    /// Where and how results go.
+    pub(super) printer: Printer,
+    /// From the last answer: later reads reflect at least that one.
+    session: Mutex<String>,
 }
 
 /// A job as the API names it.
@@ -39,24 +51,57 @@ pub(crate) struct JobKey {
 impl Context {
     /// Must be called within a runtime.
     pub(crate) fn new(global: Global) -> Result<Self, Failure> {
+        bounds(&global)?;
+        let saved = Contexts::load()?.choose(global.context.as_deref())?;
         let defaults = Options::default();
         let deadline = global.timeout.map_or(defaults.deadline, |timeout| timeout.min(defaults.deadline));
-        let options = Options { security: global.security.clone().unwrap_or_default(), deadline, ..defaults };
-        let managers: Vec<String> =
-            global.managers.iter().map(|one| one.trim().to_owned()).filter(|one| !one.is_empty()).collect();
-        let client = Client::new(&managers, options)?;
-        let namespace = global.namespace.as_deref().map(|text| name("--namespace", text)).transpose()?;
-        Ok(Self { client, global, namespace, clock: Clock::system() })
+        let security = match (&global.security, &saved.security) {
+            (Some(given), _) => given.clone(),
+            (None, Some(saved)) => {
+                saved.parse::<Security>().map_err(|error| Failure::new(5, error.to_string()))?
+            }
+            (None, None) => Security::default(),
+        };
+        let options = Options { security, deadline, ..defaults };
+        let client = Client::new(&managers(&global.managers, saved.managers), options)?;
+        let namespace = global.namespace.clone().or(saved.namespace);
+        let namespace = namespace.as_deref().map(|text| name("--namespace", text)).transpose()?;
+        let printer = Printer::new(&global);
+        Ok(Self { client, global, namespace, clock: Clock::system(), printer, session: Mutex::default() })
     }
 
     /// How fresh reads must be.
     pub(crate) fn read(&self) -> Option<common::ReadOptions> {
-        Some(read_options(self.global.consistency))
+        let consistency = match self.global.consistency {
+            Consistency::Linearizable => common::Consistency::Linearizable,
+            Consistency::Stale => common::Consistency::Stale,
+            Consistency::Bounded => common::Consistency::Bounded,
+        };
+        Some(common::ReadOptions {
+            consistency: consistency.into(),
+            min_revision: self.global.min_revision.unwrap_or(0),
+            max_staleness: self.global.max_staleness.map(duration),
+            session_token: lock(&self.session).clone(),
+        })
+    }
+
+    /// Remembers an answer, so that later reads of this command do not fall behind it.
+    pub(crate) fn saw(&self, meta: Option<&common::ResponseMeta>) {
+        if let Some(meta) = meta.filter(|meta| !meta.session_token.is_empty()) {
+            lock(&self.session).clone_from(&meta.session_token);
+        }
     }
 
     /// The job that `text` names: `NAME` or `NAMESPACE/NAME`.
     pub(crate) fn job(&self, text: &str) -> Result<JobKey, Failure> {
         job_key(text, self.namespace.as_ref())
+    }
+
+    /// A task as the API names it: an id, or a slot of a job in the namespace of the command line.
+    pub(crate) fn task(&self, text: &str) -> Result<String, Failure> {
+        let Some((job, slot)) = text.split_once('[') else { return Ok(text.to_owned()) };
+        let JobKey { namespace, name } = self.job(job)?;
+        Ok(format!("{namespace}/{name}[{slot}"))
     }
 
     /// Namespace of lists: the one of the command line, else all.
@@ -87,41 +132,72 @@ impl Context {
         self.clock.now()
     }
 
-    /// Whether results are JSON.
+    /// Whether results are documents, for programs.
     pub(crate) fn json(&self) -> bool {
-        self.global.output == Output::Json
+        self.global.output().is_document()
     }
 
-    /// Prints an answer as JSON, or `text` of it.
-    pub(crate) fn answer<T: Serialize>(
+    /// Whether only names are printed.
+    pub(crate) fn names_only(&self) -> bool {
+        self.global.output() == Output::Name
+    }
+
+    /// Prints the answer to a write: as a document, or the object's name, or `text`.
+    pub(crate) fn written<T: Serialize>(
         &self,
         answer: &T,
+        name: &str,
         text: impl FnOnce() -> String,
     ) -> Result<(), Failure> {
-        if self.json() { print_json(answer) } else { print(&text()) }
-    }
-
-    /// Asks on the terminal; anything but yes is no.
-    pub(crate) fn confirm(&self, question: &str) -> Result<bool, Failure> {
-        if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-            return Err(Failure::new(2, format!("{question} This is no terminal to answer on: add --yes")));
+        match () {
+            () if self.json() => self.printer.document(answer),
+            () if self.names_only() => print(name),
+            () => print(&text()),
         }
-        let _ = write!(io::stderr(), "{question} [y/N] ");
-        let mut line = String::new();
-        io::stdin()
-            .read_line(&mut line)
-            .map_err(|error| Failure::new(1, format!("the answer cannot be read: {error}")))?;
-        Ok(matches!(line.trim().to_lowercase().as_str(), "y" | "yes"))
     }
 }
 
-/// Reads as fresh as asked for.
-pub(crate) fn read_options(consistency: Consistency) -> common::ReadOptions {
-    let consistency = match consistency {
-        Consistency::Linearizable => common::Consistency::Linearizable,
-        Consistency::Stale => common::Consistency::Stale,
+/// The managers by flag or environment, else those of the context, else one on this machine.
+fn managers(given: &[String], saved: Vec<String>) -> Vec<String> {
+    let chosen = match (given.is_empty(), saved.is_empty()) {
+        (false, _) => given.to_vec(),
+        (true, false) => saved,
+        (true, true) => vec![HOME.to_owned()],
     };
-    common::ReadOptions { consistency: consistency.into(), ..common::ReadOptions::default() }
+    chosen.iter().map(|one| one.trim().to_owned()).filter(|one| !one.is_empty()).collect()
+}
+
+/// A client for completion, which knows of the line only what it found there itself.
+///
+/// # Errors
+/// There is nothing that could be asked.
+pub(super) fn quick_client(
+    context: Option<&str>,
+    given: &[String],
+    deadline: Duration,
+) -> Result<Client, Failure> {
+    let saved = Contexts::load()?.choose(context)?;
+    let security = saved.security.and_then(|text| text.parse().ok()).unwrap_or_default();
+    let options = Options { security, deadline, ..Options::default() };
+    Ok(Client::new(&managers(given, saved.managers), options)?)
+}
+
+/// Whether the flags about freshness go together.
+fn bounds(global: &Global) -> Result<(), Failure> {
+    let bounded = global.min_revision.is_some() || global.max_staleness.is_some();
+    if global.consistency == Consistency::Bounded && !bounded {
+        let message = "--consistency bounded needs --min-revision or --max-staleness";
+        return Err(Failure::new(2, message));
+    }
+    Ok(())
+}
+
+/// Stale reads.
+pub(crate) fn stale() -> Option<common::ReadOptions> {
+    Some(common::ReadOptions {
+        consistency: common::Consistency::Stale.into(),
+        ..common::ReadOptions::default()
+    })
 }
 
 fn name(what: &str, text: &str) -> Result<Name, Failure> {
@@ -139,26 +215,6 @@ fn job_key(text: &str, namespace: Option<&Name>) -> Result<JobKey, Failure> {
     }
     let job = name("job", job)?;
     Ok(JobKey { namespace: space.to_string(), name: job.to_string() })
-}
-
-/// Prints to standard output, with a line end.
-pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    let written =
-        out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
-    written.map_err(|error| Failure::output(&error))
-}
-
-/// Prints a document to standard output.
-pub(crate) fn print_json<T: Serialize>(value: &T) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(value)
-        .map_err(|error| Failure::new(1, format!("the answer cannot be printed as JSON: {error}")))?;
-    print(&text)
-}
-
-/// Says something on standard error.
-pub(crate) fn say(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
 }
 
 #[cfg(test)]

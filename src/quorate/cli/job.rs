@@ -7,36 +7,53 @@ use quorate_base::Mono;
 use quorate_client::ClientError;
 use quorate_wire::api::{
     ApplyJobRequest, ApplyJobResponse, DeleteJobRequest, GetJobRequest, Job, ListJobsRequest,
-    ListTasksRequest, ScaleJobRequest,
+    ListJobsResponse, ListTasksRequest, ScaleJobRequest,
 };
+use quorate_wire::status::Reason;
 
-use super::args::{RunArgs, ScaleArgs, StopArgs};
-use super::context::{Context, JobKey, print, print_json, say};
+use super::args::{ListArgs, RunArgs, ScaleArgs, StopArgs, WaitArgs};
+use super::context::{Context, JobKey, print, say};
 use super::wait::{Goal, Waiting};
 use super::{pages, wait};
 use crate::failure::Failure;
 use crate::render;
 use crate::render::progress::Moment;
+use crate::render::style::Tint;
 use crate::render::task::Show;
 use crate::spec::{self, Loaded};
 
-pub(super) async fn list(context: &Context) -> Result<(), Failure> {
-    let request = ListJobsRequest {
+/// `namespace/name`
+pub(super) fn full_name(key: &JobKey) -> String {
+    format!("{}/{}", key.namespace, key.name)
+}
+
+pub(super) async fn list(context: &Context, args: ListArgs) -> Result<(), Failure> {
+    let mut answer = pages::jobs(context, every(context, &args)).await?;
+    show(context, &mut answer, &args)
+}
+
+/// The request for all jobs that the flags allow.
+pub(super) fn every(context: &Context, args: &ListArgs) -> ListJobsRequest {
+    ListJobsRequest {
         namespace: context.listed_namespace(),
+        selector: args.selector.clone().unwrap_or_default(),
         read: context.read(),
         ..ListJobsRequest::default()
-    };
-    let answer = pages::jobs(context, request).await?;
-    if context.global.quiet && !context.json() {
-        let names: Vec<String> =
-            answer.jobs.iter().map(|job| format!("{}/{}", job.namespace, job.name)).collect();
-        return print(&names.join("\n"));
     }
-    context.answer(&answer, || render::job::table(&answer.jobs, context.now()))
+}
+
+pub(super) fn show(context: &Context, answer: &mut ListJobsResponse, args: &ListArgs) -> Result<(), Failure> {
+    let printer = &context.printer;
+    printer.choose(render::job::COLUMNS, &mut answer.jobs, args)?;
+    let name = |job: &Job| format!("{}/{}", job.namespace, job.name);
+    let table = || render::job::table(&answer.jobs, &printer.layout(args), printer.now());
+    printer.list(answer, &answer.jobs, name, table)
 }
 
 pub(super) async fn inspect(context: &Context, job: &str) -> Result<(), Failure> {
-    print_json(&context.client.get_job(get(context, context.job(job)?)).await?)
+    let key = context.job(job)?;
+    let name = full_name(&key);
+    context.printer.object(&context.client.get_job(get(context, key)).await?, &name)
 }
 
 fn get(context: &Context, key: JobKey) -> GetJobRequest {
@@ -45,10 +62,12 @@ fn get(context: &Context, key: JobKey) -> GetJobRequest {
 
 pub(super) async fn status(context: &Context, job: &str) -> Result<(), Failure> {
     let key = context.job(job)?;
+    let name = full_name(&key);
     let answer = context.client.get_job(get(context, key.clone())).await?;
-    if context.json() {
-        return print_json(&answer);
+    if context.json() || context.names_only() {
+        return context.printer.object(&answer, &name);
     }
+    context.saw(answer.meta.as_ref());
     let request = ListTasksRequest {
         namespace: key.namespace,
         job: key.name,
@@ -58,8 +77,8 @@ pub(super) async fn status(context: &Context, job: &str) -> Result<(), Failure> 
     let tasks = pages::tasks(context, request.clone()).await?.tasks;
     let tasks = super::task::with_history(context, request, tasks, Show::Slots).await?;
     let job = answer.job.unwrap_or_default();
-    print(&render::job::details(&job, &tasks, context.now()))?;
-    let name = format!("{}/{}", job.namespace, job.name);
+    let layout = context.printer.layout(&ListArgs::default());
+    print(&render::job::details(&job, &tasks, &layout, context.now()).map_err(|why| Failure::new(2, why))?)?;
     let moment = Moment { job, tasks };
     if moment.gave_up() { Err(wait::given_up(&name, &moment, context.now())) } else { Ok(()) }
 }
@@ -81,16 +100,25 @@ pub(super) async fn run(context: &Context, args: RunArgs) -> Result<(), Failure>
             format!("--etag is the state of one job, and the files hold {}: run them one by one", jobs.len());
         return Err(Failure::new(2, message));
     }
+    let etags = if args.plan_first {
+        super::plan::agreed(context, &jobs).await?
+    } else {
+        vec![args.etag.clone().unwrap_or_default(); jobs.len()]
+    };
     let mut accepted = Vec::new();
-    for job in &jobs {
+    for (job, etag) in jobs.iter().zip(etags) {
         let request = ApplyJobRequest {
             spec: Some((&job.spec).into()),
-            etag: args.etag.clone().unwrap_or_default(),
+            etag,
             request_id: request_id.clone(),
             validate_only: args.dry_run,
             ..ApplyJobRequest::default()
         };
         let answer = context.client.apply_job(request).await.map_err(|error| refused(job, error))?;
+        context.saw(answer.meta.as_ref());
+        for warning in &answer.warnings {
+            warn(context, warning);
+        }
         let key = JobKey { namespace: job.spec.namespace.to_string(), name: job.spec.name.to_string() };
         announce(context, &key, &answer, args.dry_run)?;
         accepted.push(Accepted { key, revision: answer.revision, goal: Goal::Settled });
@@ -101,8 +129,15 @@ pub(super) async fn run(context: &Context, args: RunArgs) -> Result<(), Failure>
     settle(context, accepted, start).await
 }
 
+/// Says what should be known although all went well.
+pub(super) fn warn(context: &Context, warning: &str) {
+    if !context.global.quiet && !context.json() {
+        say(&format!("{} {warning}", context.global.style().tint(Tint::Warn, "warning:")));
+    }
+}
+
 /// A refusal by the managers, at the places of the file.
-fn refused(job: &Loaded, error: ClientError) -> Failure {
+pub(super) fn refused(job: &Loaded, error: ClientError) -> Failure {
     let mut violations = error.api().map(|api| api.violations.0.clone()).unwrap_or_default();
     // Not of the file: it has no place there.
     if let Some(at) = violations.iter().position(|one| one.path == "etag") {
@@ -121,13 +156,6 @@ fn announce(
     answer: &ApplyJobResponse,
     dry_run: bool,
 ) -> Result<(), Failure> {
-    if context.json() {
-        return print_json(answer);
-    }
-    let JobKey { namespace, name } = key;
-    if context.global.quiet {
-        return print(&format!("{namespace}/{name}"));
-    }
     let version = answer.job.as_ref().map_or(0, |job| job.version);
     let what = match (answer.created, answer.unchanged) {
         _ if dry_run => "is valid; nothing was written".to_owned(),
@@ -138,20 +166,22 @@ fn announce(
     let revision = if dry_run { String::new() } else { format!("   revision {}", answer.revision) };
     // A sentence reads on; a finding stands behind a colon.
     let colon = if dry_run { "" } else { ":" };
-    print(&format!("job {namespace}/{name}{colon} {what}{revision}"))
+    let name = full_name(key);
+    context.written(answer, &name, || format!("job {name}{colon} {what}{revision}"))
 }
 
 pub(super) async fn stop(context: &Context, args: StopArgs) -> Result<(), Failure> {
     let start = context.clock.monotonic();
     let keys = args.jobs.iter().map(|text| context.job(text)).collect::<Result<Vec<_>, _>>()?;
     let request_id = context.request_id(keys.len())?;
-    if args.purge && !args.yes {
-        let names: Vec<String> = keys.iter().map(|key| format!("{}/{}", key.namespace, key.name)).collect();
+    one_etag(args.etag.as_ref(), keys.len())?;
+    if args.purge && !args.dry_run {
+        let names: Vec<String> = keys.iter().map(full_name).collect();
         let them = if names.len() == 1 { "it" } else { "them" };
-        let question = format!("Stop {} and forget everything about {them}?", names.join(", "));
-        if !context.confirm(&question)? {
-            return Err(Failure::new(1, "nothing was changed"));
-        }
+        super::print::confirm(
+            &context.global,
+            &format!("Stop {} and forget everything about {them}?", names.join(", ")),
+        )?;
     }
     let mut accepted = Vec::new();
     for key in keys {
@@ -160,15 +190,46 @@ pub(super) async fn stop(context: &Context, args: StopArgs) -> Result<(), Failur
             name: key.name.clone(),
             purge: args.purge,
             request_id: request_id.clone(),
-            ..DeleteJobRequest::default()
+            etag: args.etag.clone().unwrap_or_default(),
+            validate_only: args.dry_run,
         };
         let answer = context.client.delete_job(request).await?;
+        context.saw(answer.meta.as_ref());
         let what = if args.purge { "stopping, then forgotten" } else { "stopping" };
-        report(context, &key, &answer, what, answer.revision)?;
+        report(context, &key, &answer, what, (!args.dry_run).then_some(answer.revision))?;
         let goal = if args.purge { Goal::Forgotten } else { Goal::Settled };
         accepted.push(Accepted { key, revision: answer.revision, goal });
     }
-    if args.detach { Ok(()) } else { settle(context, accepted, start).await }
+    if args.detach || args.dry_run { Ok(()) } else { settle(context, accepted, start).await }
+}
+
+/// An etag is the state of one job.
+fn one_etag(etag: Option<&String>, jobs: usize) -> Result<(), Failure> {
+    match etag {
+        Some(_) if jobs > 1 => {
+            let message =
+                format!("--etag is the state of one job, and {jobs} are given: take them one by one");
+            Err(Failure::new(2, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Waits for what an interrupted command waited for.
+pub(super) async fn wait(context: &Context, args: WaitArgs) -> Result<(), Failure> {
+    let start = context.clock.monotonic();
+    let keys = args.jobs.iter().map(|text| context.job(text)).collect::<Result<Vec<_>, _>>()?;
+    let (goal, mut accepted) = (if args.gone { Goal::Forgotten } else { Goal::Settled }, Vec::new());
+    for key in keys {
+        // A quorum says what there is to wait for: nothing older counts.
+        let revision = match context.client.get_job(get(context, key.clone())).await {
+            Ok(answer) => answer.meta.map_or(0, |meta| meta.applied_revision),
+            Err(error) if args.gone && wait::is(&error, Reason::JobNotFound) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        accepted.push(Accepted { key, revision, goal });
+    }
+    settle(context, accepted, start).await
 }
 
 pub(super) async fn scale(context: &Context, args: ScaleArgs) -> Result<(), Failure> {
@@ -179,6 +240,7 @@ pub(super) async fn scale(context: &Context, args: ScaleArgs) -> Result<(), Fail
         let message = format!("{}/{} is given twice: name each job once", twice.namespace, twice.name);
         return Err(Failure::new(2, message));
     }
+    one_etag(args.etag.as_ref(), targets.len())?;
     let request_id = context.request_id(targets.len())?;
     let mut accepted = Vec::new();
     for (key, replicas) in targets {
@@ -187,30 +249,31 @@ pub(super) async fn scale(context: &Context, args: ScaleArgs) -> Result<(), Fail
             name: key.name.clone(),
             replicas,
             request_id: request_id.clone(),
-            ..ScaleJobRequest::default()
+            etag: args.etag.clone().unwrap_or_default(),
+            validate_only: args.dry_run,
         };
         let answer = context.client.scale_job(request).await?;
-        report(context, &key, &answer, &format!("scaled to {replicas}"), answer.revision)?;
+        context.saw(answer.meta.as_ref());
+        let what = format!("scaled to {replicas}");
+        report(context, &key, &answer, &what, (!args.dry_run).then_some(answer.revision))?;
         accepted.push(Accepted { key, revision: answer.revision, goal: Goal::Settled });
     }
-    if args.detach { Ok(()) } else { settle(context, accepted, start).await }
+    if args.detach || args.dry_run { Ok(()) } else { settle(context, accepted, start).await }
 }
 
+/// Prints the answer to a write; without a revision it was only checked.
 fn report<T: serde::Serialize>(
     context: &Context,
     key: &JobKey,
     answer: &T,
     what: &str,
-    revision: u64,
+    revision: Option<u64>,
 ) -> Result<(), Failure> {
-    let JobKey { namespace, name } = key;
-    if context.json() {
-        print_json(answer)
-    } else if context.global.quiet {
-        print(&format!("{namespace}/{name}"))
-    } else {
-        print(&format!("job {namespace}/{name}: {what}   revision {revision}"))
-    }
+    let name = full_name(key);
+    context.written(answer, &name, || match revision {
+        Some(revision) => format!("job {name}: {what}   revision {revision}"),
+        None => format!("job {name}: would be {what}; nothing was written"),
+    })
 }
 
 /// `JOB=N`

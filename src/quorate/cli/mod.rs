@@ -2,40 +2,54 @@
 
 pub(crate) mod args;
 mod cluster;
+pub(crate) mod complete;
 mod context;
+mod contexts;
 mod daemon_args;
+mod display;
+pub(crate) mod help;
 mod job;
 mod node;
 mod pages;
+mod plan;
+mod print;
 mod task;
+mod verbs;
 mod verdict;
 mod wait;
 
 use std::io::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::CommandFactory as _;
 use quorate_telemetry::logging::{self, Format, Identity, LogConfig};
 
 use crate::cli::args::{
-    AgentVerb, Cli, ClusterVerb, Command, Consistency, EXIT_CODES, JobVerb, ManagerVerb, NodeVerb, Output,
+    AgentVerb, Cli, ClusterVerb, Command, Consistency, Global, JobVerb, ManagerVerb, NodeVerb, Output,
     TaskVerb,
 };
 use crate::cli::context::Context;
+use crate::cli::print::Printer;
 use crate::daemon;
 use crate::failure::Failure;
 
-/// Does what was asked for; the exit code says how it went (listed at the end of `quorate --help`).
+/// Does what was asked for; the exit code says how it went (`quorate help exit-codes`).
 pub(crate) fn run(cli: Cli) -> ExitCode {
-    let (json, style) = (cli.global.output == Output::Json, cli.global.style());
+    let (output, style) = (cli.global.output, cli.global.style());
     let stale = cli.global.consistency == Consistency::Stale;
     match dispatch(cli) {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever read our output had enough: nothing to say, and nobody to say it to.
         Err(Failure { broken_pipe: true, .. }) => ExitCode::SUCCESS,
+        Err(Failure { quiet: true, exit, .. }) => ExitCode::from(exit),
         Err(failure) => {
             let failure = if stale { failure.without_hint("--consistency stale") } else { failure };
-            let text = if json { failure.to_json() } else { failure.to_text(style) };
+            let text = match output {
+                Output::Jsonl => failure.to_json().to_string(),
+                Output::Json | Output::Yaml => format!("{:#}", failure.to_json()),
+                _ => failure.to_text(style),
+            };
             let _ = writeln!(std::io::stderr(), "{text}");
             ExitCode::from(failure.exit)
         }
@@ -45,9 +59,10 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
 fn dispatch(cli: Cli) -> Result<(), Failure> {
     let global = cli.global;
     match cli.command {
-        Command::Version => version(global.output),
-        Command::ExitCodes => context::print(EXIT_CODES),
-        Command::Completion { shell } => completion(shell),
+        Command::Version => version(&global),
+        Command::Completion { shell } => complete::script(shell),
+        Command::Man { folder } => man(&folder),
+        Command::Context { verb } => contexts::run(&global, verb),
         Command::Manager { verb: ManagerVerb::Run(args) } => daemon::run_manager(&args, global.security),
         Command::Agent { verb: AgentVerb::Run(args) } => daemon::run_agent(&args, global.security),
         Command::Agent { verb: AgentVerb::Fleet(args) } => daemon::run_fleet(&args, global.security),
@@ -60,27 +75,40 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
 }
 
 async fn client_verb(verb: Command, context: Context) -> Result<(), Failure> {
+    let context = &context;
     match verb {
-        Command::Run(args) | Command::Job { verb: JobVerb::Run(args) } => job::run(&context, args).await,
-        Command::Stop(args) | Command::Job { verb: JobVerb::Stop(args) } => job::stop(&context, args).await,
-        Command::Scale(args) | Command::Job { verb: JobVerb::Scale(args) } => {
-            job::scale(&context, args).await
+        Command::Run(args) | Command::Job { verb: JobVerb::Run(args) } => job::run(context, args).await,
+        Command::Plan(args) | Command::Job { verb: JobVerb::Plan(args) } => plan::run(context, args).await,
+        Command::Stop(args) | Command::Job { verb: JobVerb::Stop(args) } => job::stop(context, args).await,
+        Command::Job { verb: JobVerb::Rm(args) } => job::stop(context, args.into()).await,
+        Command::Job { verb: JobVerb::Wait(args) } => job::wait(context, args).await,
+        Command::Scale(args) | Command::Job { verb: JobVerb::Scale(args) } => job::scale(context, args).await,
+        Command::Status { job: Some(job) } | Command::Job { verb: JobVerb::Status { job } } => {
+            job::status(context, &job).await
         }
-        Command::Status { job: Some(job) } => job::status(&context, &job).await,
-        Command::Status { job: None } => cluster::overview(&context).await,
-        Command::Ps(args) | Command::Task { verb: TaskVerb::Ls(args) } => task::list(&context, args).await,
-        Command::Job { verb: JobVerb::Ls } => job::list(&context).await,
-        Command::Job { verb: JobVerb::Inspect { job } } => job::inspect(&context, &job).await,
-        Command::Task { verb: TaskVerb::Inspect { task } } => task::inspect(&context, &task).await,
-        Command::Node { verb: NodeVerb::Ls } => node::list(&context).await,
-        Command::Node { verb: NodeVerb::Inspect { node } } => node::inspect(&context, &node).await,
-        Command::Cluster { verb: ClusterVerb::Status } => cluster::status(&context).await,
+        Command::Status { job: None } => cluster::overview(context).await,
+        Command::Ps(args) | Command::Task { verb: TaskVerb::Ls(args) } => task::list(context, args).await,
+        Command::Job { verb: JobVerb::Ls(args) } => job::list(context, args).await,
+        Command::Job { verb: JobVerb::Inspect { job } } => job::inspect(context, &job).await,
+        Command::Task { verb: TaskVerb::Inspect { task } } => task::inspect(context, &task).await,
+        Command::Node { verb: NodeVerb::Ls(args) } => node::list(context, args).await,
+        Command::Node { verb: NodeVerb::Inspect { node } } => node::inspect(context, &node).await,
+        Command::Cluster { verb: ClusterVerb::Status } => cluster::status(context).await,
         // Done without a client, by the caller.
         Command::Version
-        | Command::ExitCodes
         | Command::Completion { .. }
+        | Command::Man { .. }
+        | Command::Context { .. }
         | Command::Manager { .. }
         | Command::Agent { .. } => Ok(()),
+    }
+}
+
+/// Prints help.
+pub(crate) fn print_help(text: &str) -> ExitCode {
+    match print::print(text) {
+        Ok(()) | Err(Failure { broken_pipe: true, .. }) => ExitCode::SUCCESS,
+        Err(failure) => ExitCode::from(failure.exit),
     }
 }
 
@@ -102,23 +130,24 @@ fn log_verbosely(verbosity: u8) -> Result<(), Failure> {
     logging::init(config).map(drop).map_err(|error| Failure::new(1, error.to_string()))
 }
 
-fn version(output: Output) -> Result<(), Failure> {
+fn version(global: &Global) -> Result<(), Failure> {
     let number = env!("CARGO_PKG_VERSION");
-    context::print(&match output {
-        Output::Table => format!("quorate {number} (API quorate.api.v1, job files quorate/v1)"),
-        Output::Json => {
-            let value = serde_json::json!({
-                "version": number,
-                "api": "quorate.api.v1",
-                "jobFiles": "quorate/v1",
-            });
-            format!("{value:#}")
-        }
+    if global.output().is_document() {
+        let value = serde_json::json!({
+            "version": number,
+            "api": "quorate.api.v1",
+            "jobFiles": "quorate/v1",
+        });
+        return Printer::new(global).document(&value);
+    }
+    print::print(&match global.output() {
+        Output::Name => number.to_owned(),
+        _ => format!("quorate {number} (API quorate.api.v1, job files quorate/v1)"),
     })
 }
 
-fn completion(shell: clap_complete::Shell) -> Result<(), Failure> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "quorate", &mut script);
-    context::print(String::from_utf8_lossy(&script).trim_end())
+fn man(folder: &Path) -> Result<(), Failure> {
+    let written =
+        std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(Cli::command(), folder));
+    written.map_err(|error| Failure::new(1, format!("{}: cannot be written: {error}", folder.display())))
 }

@@ -1,24 +1,37 @@
 //! `node`
 
-use quorate_wire::api::{GetNodeRequest, ListNodesRequest};
+use quorate_wire::api::{GetNodeRequest, ListNodesRequest, ListNodesResponse, Node};
 
-use super::context::{Context, print, print_json};
+use super::args::ListArgs;
+use super::context::Context;
 use super::pages;
 use crate::failure::Failure;
 use crate::render;
 
-pub(super) async fn list(context: &Context) -> Result<(), Failure> {
-    let request = ListNodesRequest { read: context.read(), ..ListNodesRequest::default() };
-    let answer = pages::nodes(context, request).await?;
-    if context.global.quiet && !context.json() {
-        let sorted = render::node::by_name(&answer.nodes);
-        let names: Vec<&str> = sorted.iter().map(|node| node.name.as_str()).collect();
-        return print(&names.join("\n"));
-    }
-    context.answer(&answer, || render::node::table(&answer.nodes, context.now()))
+pub(super) async fn list(context: &Context, args: ListArgs) -> Result<(), Failure> {
+    let mut answer = pages::nodes(context, every(context, &args)).await?;
+    show(context, &mut answer, &args)
+}
+
+/// The request for all nodes that the flags allow.
+pub(super) fn every(context: &Context, args: &ListArgs) -> ListNodesRequest {
+    let selector = args.selector.clone().unwrap_or_default();
+    ListNodesRequest { selector, read: context.read(), ..ListNodesRequest::default() }
+}
+
+pub(super) fn show(
+    context: &Context,
+    answer: &mut ListNodesResponse,
+    args: &ListArgs,
+) -> Result<(), Failure> {
+    let printer = &context.printer;
+    render::node::by_name(&mut answer.nodes);
+    printer.choose(render::node::COLUMNS, &mut answer.nodes, args)?;
+    let table = || render::node::table(&answer.nodes, &printer.layout(args), printer.now());
+    printer.list(answer, &answer.nodes, |node: &Node| node.name.clone(), table)
 }
 
 pub(super) async fn inspect(context: &Context, node: &str) -> Result<(), Failure> {
     let request = GetNodeRequest { name: node.to_owned(), read: context.read() };
-    print_json(&context.client.get_node(request).await?)
+    context.printer.object(&context.client.get_node(request).await?, node)
 }

@@ -2,17 +2,33 @@
 
 use std::collections::BTreeSet;
 
-use quorate_wire::api::{GetTaskRequest, ListTasksRequest, Task};
+use quorate_wire::api::{GetTaskRequest, ListTasksRequest, ListTasksResponse, Task};
 
-use super::args::PsArgs;
-use super::context::{Context, print, print_json};
+use super::args::{ListArgs, PsArgs};
+use super::context::Context;
 use super::pages;
 use crate::failure::Failure;
 use crate::render;
 use crate::render::task::Show;
 
 pub(super) async fn list(context: &Context, args: PsArgs) -> Result<(), Failure> {
-    let show = match (&args.job, args.all) {
+    let (request, show) = asked(context, &args)?;
+    let mut answer = pages::tasks(context, request.clone()).await?;
+    if show != Show::History && !context.json() && !context.names_only() {
+        context.saw(answer.meta.as_ref());
+        let request = ListTasksRequest { read: context.read(), ..request };
+        answer.tasks = with_history(context, request, answer.tasks, show).await?;
+    }
+    self::show(context, &mut answer, show, &args.list)
+}
+
+/// The request that the flags make, and what of the answer is shown.
+pub(super) fn asked(context: &Context, args: &PsArgs) -> Result<(ListTasksRequest, Show), Failure> {
+    // Who asks for a state may ask for one of the ended.
+    let by_state =
+        args.list.filters.iter().any(|filter| matches!(filter.key.as_str(), "state" | "status" | "last"));
+    let all = args.all || by_state;
+    let show = match (&args.job, all) {
         (_, true) => Show::History,
         // On one node a slot's last task may well not be there.
         (Some(_), false) if args.node.is_none() => Show::Slots,
@@ -26,20 +42,37 @@ pub(super) async fn list(context: &Context, args: PsArgs) -> Result<(), Failure>
     let request = ListTasksRequest {
         namespace,
         job,
-        node: args.node.unwrap_or_default(),
-        include_ended: args.all,
+        node: args.node.clone().unwrap_or_default(),
+        include_ended: all,
+        selector: args.list.selector.clone().unwrap_or_default(),
         read: context.read(),
         ..ListTasksRequest::default()
     };
-    let mut answer = pages::tasks(context, request.clone()).await?;
-    if context.global.quiet && !context.json() {
-        let ids: Vec<&str> = answer.tasks.iter().map(|task| task.id.as_str()).collect();
-        return print(&ids.join("\n"));
+    Ok((request, show))
+}
+
+/// Prints the tasks of an answer: as a document in the order of the answer unless another one is asked for.
+pub(super) fn show(
+    context: &Context,
+    answer: &mut ListTasksResponse,
+    show: Show,
+    args: &ListArgs,
+) -> Result<(), Failure> {
+    let printer = &context.printer;
+    let tasks = std::mem::take(&mut answer.tasks);
+    let mut rows = if context.json() || context.names_only() {
+        render::task::plain_rows(tasks)
+    } else {
+        render::task::rows(&tasks, show, printer.now())
+    };
+    printer.choose(render::task::COLUMNS, &mut rows, args)?;
+    if context.json() {
+        answer.tasks = rows.into_iter().map(|row| row.task).collect();
+        return printer.list(answer, &answer.tasks, |task| task.id.clone(), || Ok(String::new()));
     }
-    if show != Show::History && !context.json() {
-        answer.tasks = with_history(context, request, answer.tasks, show).await?;
-    }
-    context.answer(&answer, || render::task::table(&answer.tasks, show, context.now()))
+    let names: Vec<&str> = rows.iter().map(|row| row.task.id.as_str()).collect();
+    let table = || render::task::table(&rows, &printer.layout(args), printer.now());
+    printer.list(&(), &names, |name| (*name).to_owned(), table)
 }
 
 /// The same tasks, with the ended ones where those tell why some do not run or are not there.
@@ -61,6 +94,6 @@ pub(super) async fn with_history(
 }
 
 pub(super) async fn inspect(context: &Context, task: &str) -> Result<(), Failure> {
-    let request = GetTaskRequest { id: task.to_owned(), read: context.read() };
-    print_json(&context.client.get_task(request).await?)
+    let request = GetTaskRequest { id: context.task(task)?, read: context.read() };
+    context.printer.object(&context.client.get_task(request).await?, task)
 }

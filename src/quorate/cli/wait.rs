@@ -1,6 +1,5 @@
 //! Waiting for a job to become what was asked for, and showing how it goes.
 
-use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use quorate_base::{Mono, Timestamp};
@@ -8,11 +7,11 @@ use quorate_client::ClientError;
 use quorate_wire::api::{GetJobRequest, Job, ListTasksRequest};
 use quorate_wire::status::Reason;
 
-use super::args::Consistency;
-use super::context::{Context, JobKey, read_options, say};
+use super::context::{Context, JobKey, stale};
+use super::display::Display;
 use super::verdict::{Judge, STABLE, Verdict};
 use crate::failure::Failure;
-use crate::render::progress::{self, Moment};
+use crate::render::progress::Moment;
 use crate::render::task::{name, told};
 
 /// Exit code of a command that was interrupted while it waited.
@@ -26,8 +25,6 @@ const OUT_OF_TIME: u8 = 9;
 
 /// Shortest and longest pause between two looks.
 const LOOKS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
-/// A terminal's clock moves on at least this often.
-const TICK: Duration = Duration::from_secs(1);
 /// Tasks that are looked at, at most: a display cannot show more, and the counts are of all.
 const LOOKED_AT: u32 = 1000;
 
@@ -96,8 +93,9 @@ async fn watch(
                 let now = context.clock.monotonic();
                 let verdict = judge.judge(&moment, now);
                 let verifying = matches!(verdict, Verdict::Verifying(_));
-                display.show(context, &moment, verifying, now.since(waiting.start));
+                let again = display.show(context, &moment, verifying, now.since(waiting.start));
                 pause = if last.as_ref() == Some(&moment) { (pause * 3 / 2).min(LOOKS.1) } else { LOOKS.0 };
+                pause = pause.min(again.max(LOOKS.0));
                 match verdict {
                     Verdict::Pending => {}
                     Verdict::Verifying(left) => pause = pause.min(left),
@@ -120,7 +118,7 @@ async fn watch(
 async fn look(context: &Context, waiting: &Waiting<'_>) -> Result<Seen, Failure> {
     let JobKey { namespace, name } = waiting.key;
     // A stale read is enough and works through a change of the leader: its revision says what it includes.
-    let read = Some(read_options(Consistency::Stale));
+    let read = stale();
     let request = GetJobRequest { namespace: namespace.clone(), name: name.clone(), read: read.clone() };
     let job = match context.client.get_job(request).await {
         Ok(answer) => answer,
@@ -151,15 +149,14 @@ async fn look(context: &Context, waiting: &Waiting<'_>) -> Result<Seen, Failure>
 /// Asks again whether the job is gone, this time of a quorum.
 async fn gone(context: &Context, waiting: &Waiting<'_>) -> Result<Seen, Failure> {
     let JobKey { namespace, name } = waiting.key;
-    let read = Some(read_options(Consistency::Linearizable));
-    let request = GetJobRequest { namespace: namespace.clone(), name: name.clone(), read };
+    let request = GetJobRequest { namespace: namespace.clone(), name: name.clone(), read: None };
     match context.client.get_job(request).await {
         Err(error) if is(&error, Reason::JobNotFound) => Ok(Seen::Gone),
         _ => Ok(Seen::Nothing),
     }
 }
 
-fn is(error: &ClientError, reason: Reason) -> bool {
+pub(super) fn is(error: &ClientError, reason: Reason) -> bool {
     matches!(error, ClientError::Api { error, .. } if error.reason == reason)
 }
 
@@ -223,71 +220,8 @@ fn too_late(context: &Context, waiting: &Waiting<'_>, last: Option<&Moment>) -> 
 
 fn interrupted(waiting: &Waiting<'_>) -> Failure {
     let key = key(waiting);
+    let gone = if waiting.goal == Goal::Forgotten { " --gone" } else { "" };
     Failure::new(INTERRUPTED, format!("stopped waiting; the work on job {key} goes on"))
+        .hint(format!("quorate job wait {key}{gone}    wait on"))
         .hint(format!("quorate ps {key}    see how far it is"))
-}
-
-/// Where progress is shown.
-enum Display {
-    /// Redrawn in place.
-    Terminal { lines: usize, before: Option<(Box<Moment>, bool, Mono)> },
-    /// A line per change.
-    Log { before: String },
-    /// Nowhere.
-    Quiet,
-}
-
-impl Display {
-    fn new(context: &Context) -> Self {
-        if context.global.quiet || context.json() {
-            Self::Quiet
-        } else if io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb") {
-            Self::Terminal { lines: 0, before: None }
-        } else {
-            Self::Log { before: String::new() }
-        }
-    }
-
-    fn show(&mut self, context: &Context, moment: &Moment, verifying: bool, elapsed: Duration) {
-        match self {
-            Self::Quiet => {}
-            Self::Log { before } => {
-                let line = progress::line(moment);
-                if *before != line {
-                    say(&format!("{} {line}", context.now()));
-                    *before = line;
-                }
-            }
-            Self::Terminal { lines, before } => {
-                let now = context.clock.monotonic();
-                let same = before.as_ref().is_some_and(|(old, was, at)| {
-                    **old == *moment && *was == verifying && now.since(*at) < TICK
-                });
-                if !same {
-                    *lines = redraw(*lines, &progress::frame(moment, verifying, elapsed, context.now()));
-                    *before = Some((Box::new(moment.clone()), verifying, now));
-                }
-            }
-        }
-    }
-
-    /// Leaves the last picture standing.
-    fn close(&mut self) {
-        *self = Self::Quiet;
-    }
-}
-
-/// Draws over the `drawn` lines above; how many lines stand now. Lines wider than the terminal are cut by it: a wrapped
-/// one would be drawn over wrongly.
-fn redraw(drawn: usize, frame: &[String]) -> usize {
-    let mut out = String::from("\x1b[?7l");
-    if drawn > 0 {
-        out.push_str(&format!("\x1b[{drawn}A"));
-    }
-    for line in frame {
-        out.push_str(&format!("\r{line}\x1b[K\n"));
-    }
-    out.push_str("\x1b[J\x1b[?7h");
-    let _ = io::stderr().write_all(out.as_bytes());
-    frame.len()
 }

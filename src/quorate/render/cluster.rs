@@ -3,14 +3,57 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use quorate_base::Timestamp;
 use quorate_client::ManagerAnswer;
 use quorate_model::quantity;
 use quorate_wire::api::{GetClusterStatusResponse, Manager, ManagerRole, ManagerState};
 use quorate_wire::common::ResponseMeta;
 use serde_json::{Value, json};
 
-use super::table::{Side, Table};
-use super::words::{NONE, or_none, short, word};
+use super::style::Tint;
+use super::table::{Cell, Column, Keep, Layout, Side, column, draw};
+use super::words::{NONE, flow, or_none, short, span, word};
+
+/// A line about a manager, cell by cell.
+struct Row {
+    leads: bool,
+    name: String,
+    address: String,
+    role: String,
+    state: String,
+    term: String,
+    applied: String,
+    lag: String,
+    contact: String,
+    flush: String,
+    store: String,
+    version: String,
+}
+
+/// What is shown of each manager.
+const COLUMNS: &[Column<Row>] = &[
+    column("leads", "", Side::Left, Keep::Always, |row, _| if row.leads { "*" } else { "" }.into()),
+    column("name", "NAME", Side::Left, Keep::Always, |row, _| row.name.as_str().into()),
+    column("address", "ADDRESS", Side::Left, Keep::Until(1), |row, _| row.address.as_str().into()),
+    column("role", "ROLE", Side::Left, Keep::Until(4), |row, _| row.role.as_str().into()),
+    column("state", "STATE", Side::Left, Keep::Always, |row, _| {
+        Cell::from(row.state.as_str()).tint(match row.state.as_str() {
+            SILENT => Tint::Bad,
+            "leader" | "follower" => Tint::Good,
+            _ => Tint::Warn,
+        })
+    }),
+    column("term", "TERM", Side::Right, Keep::Until(5), |row, _| row.term.as_str().into()),
+    column("applied", "APPLIED", Side::Right, Keep::Until(2), |row, _| row.applied.as_str().into()),
+    column("lag", "LAG", Side::Right, Keep::Always, |row, _| row.lag.as_str().into()),
+    column("contact", "CONTACT", Side::Left, Keep::Until(3), |row, _| row.contact.as_str().into()),
+    column("flush", "FLUSH", Side::Right, Keep::Until(6), |row, _| row.flush.as_str().into()),
+    column("store", "STORE", Side::Right, Keep::Until(7), |row, _| row.store.as_str().into()),
+    column("version", "VERSION", Side::Left, Keep::Until(8), |row, _| row.version.as_str().into()),
+];
+
+/// What is said of a manager that does not answer.
+const SILENT: &str = "silent";
 
 /// All that the managers said, put together.
 pub(crate) struct View<'a> {
@@ -29,6 +72,8 @@ pub(crate) enum Health {
     Good,
     /// A leader, and the next failure stops all writes.
     Fragile,
+    /// No manager answers at all.
+    Silent,
     /// No leader answers.
     NoLeader,
     /// Fewer managers answer than a decision needs.
@@ -76,8 +121,9 @@ impl<'a> View<'a> {
     /// How the cluster is.
     pub(crate) fn health(&self) -> Health {
         match () {
+            () if self.best.is_none() => Health::Silent,
             () if self.forming() => Health::NotFormed,
-            () if self.best.is_some() && self.answering_voters < self.quorum() => Health::NoQuorum,
+            () if self.answering_voters < self.quorum() => Health::NoQuorum,
             () if !self.leads => Health::NoLeader,
             () if self.voters > 1 && self.tolerates() == 0 => Health::Fragile,
             () => Health::Good,
@@ -113,7 +159,7 @@ impl<'a> View<'a> {
     }
 
     /// One line about all of it.
-    pub(crate) fn headline(&self) -> String {
+    pub(crate) fn headline(&self, layout: &Layout) -> String {
         let Some(best) = self.best else { return "no manager answers".to_owned() };
         if self.forming() {
             return format!("cluster {}", self.formation());
@@ -133,29 +179,16 @@ impl<'a> View<'a> {
             parts.push(format!("no leader (term {})", meta.term));
         }
         parts.push(format!("revision {}", meta.applied_revision));
-        parts.join(" · ")
+        flow(parts.iter().map(String::as_str), " · ", "  ", layout.width)
     }
 
     /// The managers, one a line; then what is not as it should be.
-    pub(crate) fn to_text(&self) -> String {
-        let mut table = Table::new(&[
-            ("", Side::Left),
-            ("NAME", Side::Left),
-            ("ADDRESS", Side::Left),
-            ("ROLE", Side::Left),
-            ("STATE", Side::Left),
-            ("TERM", Side::Right),
-            ("APPLIED", Side::Right),
-            ("LAG", Side::Right),
-            ("LAST CONTACT", Side::Left),
-            ("FLUSH", Side::Right),
-            ("STORE", Side::Right),
-            ("VERSION", Side::Left),
-        ]);
-        for row in self.rows() {
-            table.row(row);
-        }
-        let mut out = format!("{}\n{table}", self.headline());
+    ///
+    /// # Errors
+    /// The layout names a column that there is not.
+    pub(crate) fn to_text(&self, layout: &Layout) -> Result<String, String> {
+        let table = draw(COLUMNS, &self.rows(), layout, Timestamp::EPOCH)?;
+        let mut out = format!("{}\n{table}", self.headline(layout));
         if let Some(best) = self.best {
             out.push_str(&format!(
                 "\n{} · {} tasks run, {} wait for a node · {} of {} nodes ready",
@@ -167,14 +200,15 @@ impl<'a> View<'a> {
             ));
         }
         for note in self.notes() {
-            out.push_str(&format!("\n! {note}"));
+            let note = flow(format!("! {note}").split(' '), " ", "  ", layout.width);
+            out.push_str(&format!("\n{}", layout.style.tint(Tint::Warn, &note)));
         }
-        out
+        Ok(out)
     }
 
-    fn rows(&self) -> Vec<[String; 12]> {
+    fn rows(&self) -> Vec<Row> {
         let top = self.best.map(meta).unwrap_or_default();
-        let mut rows: BTreeMap<String, [String; 12]> = BTreeMap::new();
+        let mut rows: BTreeMap<String, Row> = BTreeMap::new();
         for manager in self.best.map_or(&[][..], |best| &best.managers) {
             let role = word(manager.role().as_str_name(), "MANAGER_ROLE");
             let silent = self.silence(&manager.api_address);
@@ -197,37 +231,36 @@ impl<'a> View<'a> {
                 known.map_or_else(|| NONE.to_owned(), |m| word(m.role().as_str_name(), "MANAGER_ROLE"));
             let raft = answer.raft.unwrap_or_default();
             let mut cells = row(manager, role, "");
-            let leads = state(answer) == ManagerState::Leader;
-            cells[0] = if leads { "*" } else { "" }.to_owned();
-            cells[4] = word(state(answer).as_str_name(), "MANAGER_STATE");
-            cells[5] = own.term.to_string();
-            cells[6] = own.applied_revision.to_string();
-            cells[7] = top.applied_revision.saturating_sub(own.applied_revision).to_string();
-            cells[8] = match own.last_contact {
-                _ if leads => NONE.to_owned(),
+            cells.leads = state(answer) == ManagerState::Leader;
+            cells.state = word(state(answer).as_str_name(), "MANAGER_STATE");
+            cells.term = own.term.to_string();
+            cells.applied = own.applied_revision.to_string();
+            cells.lag = top.applied_revision.saturating_sub(own.applied_revision).to_string();
+            cells.contact = match own.last_contact {
+                _ if cells.leads => NONE.to_owned(),
                 Some(contact) => short(span(&contact)),
                 None => "never".to_owned(),
             };
-            cells[9] = raft
+            cells.flush = raft
                 .last_flush
                 .filter(|last| span(last) > Duration::ZERO)
                 .map_or_else(|| NONE.to_owned(), |last| short(span(&last)));
-            cells[10] = quantity::memory(raft.store_bytes);
+            cells.store = quantity::memory(raft.store_bytes);
             rows.insert(own.manager, cells);
         }
-        let listed: Vec<String> = rows.values().map(|cells| cells[2].clone()).collect();
+        let listed: Vec<String> = rows.values().map(|cells| cells.address.clone()).collect();
         // Endpoints that nobody told the name of.
         for one in self.answers.iter().filter(|one| one.answer.is_err() && !listed.contains(&one.endpoint)) {
             let unknown =
                 Manager { name: "?".into(), api_address: one.endpoint.clone(), ..Manager::default() };
-            rows.insert(format!("~{}", one.endpoint), row(&unknown, NONE.to_owned(), "silent"));
+            rows.insert(format!("~{}", one.endpoint), row(&unknown, NONE.to_owned(), SILENT));
         }
         rows.into_values().collect()
     }
 
     /// Why the manager at `address` said nothing.
     fn silence(&self, address: &str) -> Option<&'static str> {
-        self.answers.iter().any(|one| one.endpoint == address && one.answer.is_err()).then_some("silent")
+        self.answers.iter().any(|one| one.endpoint == address && one.answer.is_err()).then_some(SILENT)
     }
 
     /// What is not as it should be, the gravest first: no leader, silence, and managers that see another leader, term or
@@ -305,28 +338,22 @@ impl<'a> View<'a> {
     }
 }
 
-fn row(manager: &Manager, role: String, state: &str) -> [String; 12] {
+fn row(manager: &Manager, role: String, state: &str) -> Row {
     let none = || NONE.to_owned();
-    [
-        String::new(),
-        manager.name.clone(),
-        manager.api_address.clone(),
+    Row {
+        leads: false,
+        name: manager.name.clone(),
+        address: manager.api_address.clone(),
         role,
-        state.to_owned(),
-        none(),
-        none(),
-        none(),
-        none(),
-        none(),
-        none(),
-        or_none(&manager.binary_version),
-    ]
-}
-
-/// A span of the API; negative ones count as zero.
-fn span(duration: &pbjson_types::Duration) -> Duration {
-    let seconds = u64::try_from(duration.seconds).unwrap_or(0);
-    Duration::new(seconds, u32::try_from(duration.nanos).unwrap_or(0).min(999_999_999))
+        state: state.to_owned(),
+        term: none(),
+        applied: none(),
+        lag: none(),
+        contact: none(),
+        flush: none(),
+        store: none(),
+        version: or_none(&manager.binary_version),
+    }
 }
 
 #[cfg(test)]

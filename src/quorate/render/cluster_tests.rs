@@ -62,15 +62,31 @@ fn a_healthy_cluster() {
     let view = View::new(&answers);
     assert_eq!(view.health(), Health::Good);
     assert_eq!(
-        view.to_text(),
+        view.to_text(&Layout::plain()).unwrap(),
         "\
 cluster 01JD0 · quorum 2 of 3 · tolerates 1 failure · leader m1 (term 7) · revision 48213
-   NAME  ADDRESS         ROLE   STATE     TERM  APPLIED  LAG  LAST CONTACT  FLUSH  STORE  VERSION
-*  m1    127.0.0.1:7421  voter  leader       7    48213    0  –             2.1ms  84MiB  0.1.0
-   m2    127.0.0.1:7422  voter  follower     7    48213    0  38ms          2.1ms  84MiB  0.1.0
-   m3    127.0.0.1:7423  voter  follower     7    48120   93  38ms          2.1ms  84MiB  0.1.0
+   NAME  ADDRESS         ROLE   STATE     TERM  APPLIED  LAG  CONTACT  FLUSH  STORE  VERSION
+*  m1    127.0.0.1:7421  voter  leader       7    48213    0  –        2.1ms  84MiB  0.1.0
+   m2    127.0.0.1:7422  voter  follower     7    48213    0  38ms     2.1ms  84MiB  0.1.0
+   m3    127.0.0.1:7423  voter  follower     7    48120   93  38ms     2.1ms  84MiB  0.1.0
 1 job · 6 tasks run, 0 wait for a node · 3 of 3 nodes ready"
     );
+}
+
+#[test]
+fn no_line_is_wider_than_the_terminal() {
+    let mut answers = [answer(1, "m1", 7, 48_213), silent(2), answer(3, "m2", 6, 48_120)];
+    for one in &mut answers {
+        if let Ok(answer) = &mut one.answer {
+            answer.meta.as_mut().unwrap().cluster_id = "01KBBX2Q4ZJ7M0V3Y8N5T6R9WC".into();
+        }
+    }
+    let view = View::new(&answers);
+    for width in [60, 80, 120] {
+        let text = view.to_text(&Layout { width: Some(width), ..Layout::plain() }).unwrap();
+        assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+        assert!(text.contains("silent") && text.contains("does not answer"), "{text}");
+    }
 }
 
 #[test]
@@ -79,13 +95,13 @@ fn one_manager_is_dead_and_another_follows_an_old_leader() {
     let view = View::new(&answers);
     assert_eq!(view.health(), Health::Fragile);
     assert_eq!(
-        view.to_text(),
+        view.to_text(&Layout::plain()).unwrap(),
         "\
 cluster 01JD0 · quorum 2 of 3 · tolerates no failure · leader m1 (term 7) · revision 100
-   NAME  ADDRESS         ROLE   STATE     TERM  APPLIED  LAG  LAST CONTACT  FLUSH  STORE  VERSION
-*  m1    127.0.0.1:7421  voter  leader       7      100    0  –             2.1ms  84MiB  0.1.0
-   m2    127.0.0.1:7422  voter  silent       –        –    –  –                 –      –  0.1.0
-   m3    127.0.0.1:7423  voter  follower     6       90   10  38ms          2.1ms  84MiB  0.1.0
+   NAME  ADDRESS         ROLE   STATE     TERM  APPLIED  LAG  CONTACT  FLUSH  STORE  VERSION
+*  m1    127.0.0.1:7421  voter  leader       7      100    0  –        2.1ms  84MiB  0.1.0
+   m2    127.0.0.1:7422  voter  silent       –        –    –  –            –      –  0.1.0
+   m3    127.0.0.1:7423  voter  follower     6       90   10  38ms     2.1ms  84MiB  0.1.0
 1 job · 6 tasks run, 0 wait for a node · 3 of 3 nodes ready
 ! 127.0.0.1:7422 does not answer: cannot connect: refused
 ! m3 says that m2 leads (term 6), m1 says m1 (term 7)"
@@ -97,7 +113,10 @@ fn without_a_leader_it_is_said_what_is_missing() {
     let answers = [silent(1), silent(2), answer(3, "", 8, 90)];
     let view = View::new(&answers);
     assert_eq!(view.health(), Health::NoQuorum);
-    assert_eq!(view.headline(), "cluster 01JD0 · quorum 2 of 3 · no leader (term 8) · revision 90");
+    assert_eq!(
+        view.headline(&Layout::plain()),
+        "cluster 01JD0 · quorum 2 of 3 · no leader (term 8) · revision 90"
+    );
     assert_eq!(
         view.notes(),
         [
@@ -139,9 +158,12 @@ fn before_a_cluster_is_formed_it_is_said_who_is_waited_for() {
     let answers = [joining(2), silent(3), joining(1)];
     let view = View::new(&answers);
     assert_eq!(view.health(), Health::NotFormed);
-    assert_eq!(view.headline(), "cluster not formed yet: m1, m2 are waiting for 127.0.0.1:7423");
+    assert_eq!(
+        view.headline(&Layout::plain()),
+        "cluster not formed yet: m1, m2 are waiting for 127.0.0.1:7423"
+    );
     assert_eq!(view.notes(), ["127.0.0.1:7423 does not answer: cannot connect: refused"]);
-    assert_eq!(View::new(&[joining(1)]).headline(), "cluster not formed yet: m1 is joining");
+    assert_eq!(View::new(&[joining(1)]).headline(&Layout::plain()), "cluster not formed yet: m1 is joining");
     // One that joins a cluster which stands says nothing about its leader.
     let answers = [answer(1, "m1", 7, 9), answer(2, "m1", 7, 9), joining(3)];
     assert!(View::new(&answers).notes().is_empty());
@@ -151,16 +173,17 @@ fn before_a_cluster_is_formed_it_is_said_who_is_waited_for() {
 fn where_nobody_answers_the_endpoints_are_listed() {
     let answers = [silent(1)];
     let view = View::new(&answers);
-    assert_eq!(view.health(), Health::NoLeader);
-    assert!(view.to_text().starts_with("no manager answers\n"), "{}", view.to_text());
-    assert!(view.to_text().contains("?     127.0.0.1:7421  –     silent"), "{}", view.to_text());
+    assert_eq!(view.health(), Health::Silent);
+    let text = view.to_text(&Layout::plain()).unwrap();
+    assert!(text.starts_with("no manager answers\n"), "{text}");
+    assert!(text.contains("?     127.0.0.1:7421  –     silent"), "{text}");
 }
 
 #[test]
 fn of_two_that_claim_to_lead_the_higher_term_counts() {
     let answers = [answer(1, "m1", 7, 100), answer(2, "m2", 8, 101), answer(3, "m2", 8, 101)];
     let view = View::new(&answers);
-    assert!(view.headline().contains("leader m2 (term 8)"));
+    assert!(view.headline(&Layout::plain()).contains("leader m2 (term 8)"));
     assert_eq!(view.notes(), ["m1 says that m1 leads (term 7), m2 says m2 (term 8)"]);
 }
 

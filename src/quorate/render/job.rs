@@ -2,58 +2,82 @@
 
 use quorate_base::Timestamp;
 use quorate_wire::api::job_spec::Kind;
-use quorate_wire::api::{Job, Task, TaskCounts};
+use quorate_wire::api::{Job, JobStatus, Task, TaskCounts};
 use quorate_wire::common::moment;
 
-use super::table::{Side, Table};
-use super::words::{NONE, job_name, since, word};
+use super::style::Tint;
+use super::table::{Cell, Column, Keep, Key, Layout, Side, column, draw};
+use super::words::{NONE, ago, flow, job_name, since, word};
+
+/// What a list of jobs shows.
+pub(crate) const COLUMNS: &[Column<Job>] = &[
+    column("namespace", "NAMESPACE", Side::Left, Keep::Wide, |job, _| job.namespace.as_str().into()),
+    column("name", "JOB", Side::Left, Keep::Always, |job, _| {
+        Cell::from(job_name(&job.namespace, &job.name)).by(Key::Word(job.name.clone()))
+    }),
+    column("type", "TYPE", Side::Left, Keep::Until(3), |job, _| kind(job).into()),
+    column("status", "STATUS", Side::Left, Keep::Always, |job, _| Cell::from(status(job)).tint(tint(job))),
+    column("tasks", "TASKS", Side::Left, Keep::Shorten(14), |job, _| tasks(job).into()),
+    column("version", "VER", Side::Right, Keep::Until(4), |job, _| Cell::number(job.version)),
+    column("image", "IMAGE", Side::Left, Keep::Shorten(12), |job, _| image(job).into()),
+    column("priority", "PRIORITY", Side::Right, Keep::Wide, |job, _| {
+        Cell::number(job.spec.as_ref().map_or(0, |spec| spec.priority))
+    }),
+    column("etag", "ETAG", Side::Left, Keep::Wide, |job, _| job.etag.as_str().into()),
+    column("editor", "EDITOR", Side::Left, Keep::Wide, |job, _| job.edited_by.as_str().into()),
+    column("revision", "REVISION", Side::Right, Keep::Wide, |job, _| Cell::number(job.revision)),
+    column("changed", "CHANGED", Side::Right, Keep::Wide, |job, now| ago(job.update_time.as_ref(), now)),
+    column("age", "AGE", Side::Right, Keep::Until(2), |job, now| ago(job.create_time.as_ref(), now)),
+];
 
 /// The jobs, one a line.
-pub(crate) fn table(jobs: &[Job], now: Timestamp) -> String {
-    if jobs.is_empty() {
-        return "no jobs".to_owned();
+///
+/// # Errors
+/// The layout names a column that there is not.
+pub(crate) fn table(jobs: &[Job], layout: &Layout, now: Timestamp) -> Result<String, String> {
+    let text = draw(COLUMNS, jobs, layout, now)?;
+    Ok(if jobs.is_empty() { "no jobs".to_owned() } else { text })
+}
+
+fn tint(job: &Job) -> Tint {
+    let counts = job.counts.unwrap_or_default();
+    match job.status() {
+        JobStatus::Failed => Tint::Bad,
+        _ if counts.given_up > 0 => Tint::Bad,
+        JobStatus::Active if job.converged || kind(job) == "batch" => Tint::Good,
+        JobStatus::Active | JobStatus::Purging => Tint::Warn,
+        _ => Tint::None,
     }
-    let mut table = Table::new(&[
-        ("JOB", Side::Left),
-        ("TYPE", Side::Left),
-        ("STATUS", Side::Left),
-        ("TASKS", Side::Left),
-        ("VER", Side::Right),
-        ("IMAGE", Side::Left),
-        ("AGE", Side::Right),
-    ]);
-    for job in jobs {
-        table.row([
-            job_name(&job.namespace, &job.name),
-            kind(job).to_owned(),
-            status(job),
-            tasks(job),
-            job.version.to_string(),
-            image(job),
-            since(job.create_time.as_ref(), now, moment),
-        ]);
-    }
-    table.to_string()
 }
 
 /// One job and its tasks.
-pub(crate) fn details(job: &Job, tasks_of_job: &[Task], now: Timestamp) -> String {
-    let mut out = format!(
-        "job {}/{}: {} · {} · version {} · {} · created {} ago, changed {} ago",
-        job.namespace,
-        job.name,
-        kind(job),
-        status(job),
-        job.version,
+///
+/// # Errors
+/// The layout names a column that there is not.
+pub(crate) fn details(
+    job: &Job,
+    tasks_of_job: &[Task],
+    layout: &Layout,
+    now: Timestamp,
+) -> Result<String, String> {
+    let parts = [
+        format!("job {}/{}: {}", job.namespace, job.name, kind(job)),
+        layout.style.tint(tint(job), &status(job)),
+        format!("version {}", job.version),
         tasks(job),
-        since(job.create_time.as_ref(), now, moment),
-        since(job.update_time.as_ref(), now, moment),
-    );
+        format!(
+            "created {} ago, changed {} ago",
+            since(job.create_time.as_ref(), now, moment),
+            since(job.update_time.as_ref(), now, moment)
+        ),
+    ];
+    let mut out = flow(parts.iter().map(String::as_str), " · ", "  ", layout.width);
     out.push_str(&format!("\netag {}", job.etag));
     if !tasks_of_job.is_empty() {
-        out.push_str(&format!("\n\n{}", super::task::table(tasks_of_job, super::task::Show::Slots, now)));
+        let rows = super::task::rows(tasks_of_job, super::task::Show::Slots, now);
+        out.push_str(&format!("\n\n{}", super::task::table(&rows, layout, now)?));
     }
-    out
+    Ok(out)
 }
 
 /// `service` or `batch`.
@@ -118,7 +142,7 @@ fn image(job: &Job) -> String {
 pub(crate) mod tests {
     use super::*;
     use crate::render::task::tests::{NOW, task};
-    use quorate_wire::api::{BatchSpec, JobSpec, JobStatus, ServiceSpec, TaskState};
+    use quorate_wire::api::{BatchSpec, JobSpec, ServiceSpec, TaskState};
     use quorate_wire::common::{ContainerSpec, timestamp};
 
     pub(crate) fn service(name: &str, counts: TaskCounts) -> Job {
@@ -158,21 +182,22 @@ pub(crate) mod tests {
         let counts = TaskCounts { desired: 6, running: 4, pending: 1, starting: 1, ..TaskCounts::default() };
         let done = TaskCounts { desired: 3, running: 3, ..TaskCounts::default() };
         assert_eq!(
-            table(&[service("web", counts), service("api", done), batch()], NOW),
+            table(&[service("web", counts), service("api", done), batch()], &Layout::plain(), NOW).unwrap(),
             "\
 JOB          TYPE     STATUS      TASKS                       VER  IMAGE         AGE
 web          service  converging  4/6, 1 pending, 1 starting    8  nginx:1.27  2h00m
 api          service  active      3/3                           8  nginx:1.27  2h00m
 shop/thumbs  batch    active      3/5 done, 2 running           8  nginx:1.27  2h00m"
         );
-        assert_eq!(table(&[], NOW), "no jobs");
+        assert_eq!(table(&[], &Layout::plain(), NOW).unwrap(), "no jobs");
     }
 
     #[test]
     fn a_job_is_shown_with_its_tasks() {
         let counts = TaskCounts { desired: 1, running: 1, ..TaskCounts::default() };
         assert_eq!(
-            details(&service("web", counts), &[task(1, 0, TaskState::Running)], NOW),
+            details(&service("web", counts), &[task(1, 0, TaskState::Running)], &Layout::plain(), NOW)
+                .unwrap(),
             "\
 job default/web: service · active · version 8 · 1/1 · created 2h00m ago, changed 5s ago
 etag W/\"42\"

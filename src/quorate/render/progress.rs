@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use quorate_base::Timestamp;
 use quorate_wire::api::{Job, Task, TaskState};
+use serde_json::{Value, json};
 
 use super::job::{kind, others, tasks};
-use super::task::{is_restarting, last_of_idle_slots, name, told};
+use super::task::{is_restarting, last_of_idle_slots, name, state, told};
 use super::words::or_none;
 
 /// Cells of the bar.
@@ -24,14 +25,14 @@ pub(crate) struct Moment {
 }
 
 impl Moment {
-    /// Tasks that are not where they should be, in the order of their slots.
+    /// Tasks that are not where they should be, the least far first.
     pub(crate) fn unsettled(&self) -> Vec<&Task> {
         let mut out: Vec<&Task> = self
             .tasks
             .iter()
             .filter(|task| task.state() < TaskState::Running || is_restarting(task))
             .collect();
-        out.sort_by_key(|task| task.slot);
+        out.sort_by_key(|task| (task.state, task.slot));
         out
     }
 
@@ -116,6 +117,32 @@ pub(crate) fn line(moment: &Moment) -> String {
     out
 }
 
+/// The same for programs.
+pub(crate) fn document(moment: &Moment, verifying: bool) -> Value {
+    let job = &moment.job;
+    let (done, wanted) = progress(job);
+    let task = |task: &Task| {
+        json!({
+            "id": task.id,
+            "task": name(task),
+            "node": task.node,
+            "state": state(task),
+            "reason": task.placement_failure.as_ref().map_or(&task.reason, |failure| &failure.summary),
+        })
+    };
+    let unsettled: Vec<Value> = moment.unsettled().into_iter().take(SHOWN).map(task).collect();
+    json!({
+        "job": format!("{}/{}", job.namespace, job.name),
+        "version": job.version,
+        "done": done,
+        "desired": wanted,
+        "counts": job.counts,
+        "converged": job.converged,
+        "verifying": verifying,
+        "unsettled": unsettled,
+    })
+}
+
 /// How much of the job is there, and how much should be.
 fn progress(job: &Job) -> (u32, u32) {
     let counts = job.counts.unwrap_or_default();
@@ -160,8 +187,8 @@ mod tests {
             frame(&moment(), false, Duration::from_secs(101), NOW),
             [
                 "  web  ▰▰▰▰▰▰▰▰▰▰▰▰▰▱▱▱▱▱▱▱  4/6, 1 pending, 1 starting, 2 failed so far   01:41",
-                "    web[4]  n01  preparing: pulling nginx:1.27",
                 "    web[5]  –  pending: 3 of 3 nodes: need 64GiB, best free 3GiB",
+                "    web[4]  n01  preparing: pulling nginx:1.27",
                 "    last failure: web[5] on n01 failed: port 80 is taken",
             ]
         );
@@ -212,6 +239,12 @@ mod tests {
             "job=default/web version=8 running=4 desired=6 pending=1 starting=1 failed=2 \
              unplaced=\"web[5]: 3 of 3 nodes: need 64GiB, best free 3GiB\""
         );
+        let value = document(&moment(), true);
+        assert_eq!(
+            (&value["done"], &value["desired"], &value["verifying"]),
+            (&json!(4), &json!(6), &json!(true))
+        );
+        assert_eq!(value["unsettled"][0]["reason"], "3 of 3 nodes: need 64GiB, best free 3GiB");
         let batch = Moment { job: batch(), tasks: Vec::new() };
         assert_eq!(line(&batch), "job=shop/thumbs version=8 succeeded=3 desired=5 failed=0");
     }

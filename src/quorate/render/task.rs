@@ -6,8 +6,9 @@ use quorate_base::Timestamp;
 use quorate_wire::api::{Task, TaskState};
 use quorate_wire::common::moment;
 
-use super::table::{Side, Table};
-use super::words::{age, job_name, or_none, since, word};
+use super::style::Tint;
+use super::table::{Cell, Column, Keep, Key, Layout, Side, column, draw};
+use super::words::{age, ago, job_name, or_none, word};
 
 /// Which tasks a table shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,48 +39,110 @@ pub(crate) fn last_of_idle_slots(tasks: &[Task]) -> Vec<&Task> {
     last.into_values().filter(|task| is_ended(task) && task.state() != TaskState::Shutdown).collect()
 }
 
-/// The tasks, each slot's newest first.
-pub(crate) fn table(tasks: &[Task], show: Show, now: Timestamp) -> String {
+/// A line of a list of tasks.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    /// The task.
+    pub(crate) task: Task,
+    /// Whether its successor stands above it.
+    below: bool,
+    /// Why it is in its state.
+    why: String,
+}
+
+/// What a list of tasks shows.
+pub(crate) const COLUMNS: &[Column<Row>] = &[
+    column("id", "ID", Side::Left, Keep::Always, |row, _| {
+        Cell::from(row.task.id.as_str()).by(Key::Number(number(&row.task)))
+    }),
+    column("namespace", "NAMESPACE", Side::Left, Keep::Wide, |row, _| row.task.namespace.as_str().into()),
+    column("job", "JOB", Side::Left, Keep::Wide, |row, _| row.task.job.as_str().into()),
+    column("task", "TASK", Side::Left, Keep::Always, |row, _| {
+        let lead = if row.below { " └ " } else { "" };
+        Cell::from(format!("{lead}{}", name(&row.task))).by(Key::Word(name(&row.task)))
+    }),
+    column("node", "NODE", Side::Left, Keep::Until(1), |row, _| or_none(&row.task.node).into()),
+    column("desired", "DESIRED", Side::Left, Keep::Until(5), |row, _| desired(&row.task).into()),
+    column("state", "STATE", Side::Left, Keep::Always, |row, _| {
+        Cell::from(state(&row.task)).by(Key::Word(state_word(&row.task))).tint(tint(row))
+    }),
+    column("last", "LAST STATE", Side::Left, Keep::Wide, |row, _| {
+        word(row.task.state().as_str_name(), "TASK_STATE").into()
+    }),
+    column("exit", "EXIT", Side::Right, Keep::Wide, |row, _| {
+        row.task.exit_code.map(|code| code.to_string()).unwrap_or_default().into()
+    }),
+    column("version", "VER", Side::Right, Keep::Until(4), |row, _| Cell::number(row.task.job_version)),
+    column("restarts", "RESTARTS", Side::Right, Keep::Until(3), |row, _| Cell::number(row.task.restarts)),
+    column("age", "AGE", Side::Right, Keep::Until(2), |row, now| ago(row.task.create_time.as_ref(), now)),
+    column("instance", "INSTANCE", Side::Left, Keep::Wide, |row, _| row.task.instance.as_str().into()),
+    column("revision", "REVISION", Side::Right, Keep::Wide, |row, _| Cell::number(row.task.revision)),
+    column("reason", "REASON", Side::Left, Keep::Shorten(24), |row, _| row.why.as_str().into()),
+];
+
+/// The tasks as lines, each slot's newest first.
+pub(crate) fn rows(tasks: &[Task], show: Show, now: Timestamp) -> Vec<Row> {
     let history = show == Show::History;
     let mut sorted: Vec<&Task> = tasks.iter().filter(|task| history || !is_ended(task)).collect();
     if show == Show::Slots {
         sorted.extend(last_of_idle_slots(tasks));
     }
-    if sorted.is_empty() {
-        return "no tasks".to_owned();
-    }
     sorted.sort_by_key(|task| {
         (&task.namespace, &task.job, task.slot, is_ended(task), std::cmp::Reverse(number(task)))
     });
-    let mut table = Table::new(&[
-        ("ID", Side::Left),
-        ("TASK", Side::Left),
-        ("NODE", Side::Left),
-        ("DESIRED", Side::Left),
-        ("STATE", Side::Left),
-        ("VER", Side::Right),
-        ("RESTARTS", Side::Right),
-        ("AGE", Side::Right),
-        ("", Side::Left),
-    ]);
+    let before = newest_ended(tasks);
     let mut above = None;
+    let mut out = Vec::with_capacity(sorted.len());
     for task in sorted {
-        let slot = (&task.namespace, &task.job, task.slot);
-        let lead = if above == Some(slot) { " └ " } else { "" };
-        above = Some(slot);
-        table.row([
-            task.id.clone(),
-            format!("{lead}{}", name(task)),
-            or_none(&task.node),
-            desired(task).to_owned(),
-            state(task),
-            task.job_version.to_string(),
-            task.restarts.to_string(),
-            since(task.create_time.as_ref(), now, moment),
-            explain(task, tasks, history, now),
-        ]);
+        let below = above == Some(slot(task));
+        above = Some(slot(task));
+        let earlier = if history { None } else { before.get(&slot(task)).copied() };
+        out.push(Row { task: task.clone(), below, why: explain(task, earlier, now) });
     }
-    table.to_string()
+    out
+}
+
+/// The tasks as lines of a document: as they come.
+pub(crate) fn plain_rows(tasks: Vec<Task>) -> Vec<Row> {
+    tasks.into_iter().map(|task| Row { why: task.reason.clone(), task, below: false }).collect()
+}
+
+/// The lines under their headings.
+///
+/// # Errors
+/// The layout names a column that there is not.
+pub(crate) fn table(rows: &[Row], layout: &Layout, now: Timestamp) -> Result<String, String> {
+    let text = draw(COLUMNS, rows, layout, now)?;
+    Ok(if rows.is_empty() { "no tasks".to_owned() } else { text })
+}
+
+type Slot<'a> = (&'a str, &'a str, u32);
+
+fn slot(task: &Task) -> Slot<'_> {
+    (&task.namespace, &task.job, task.slot)
+}
+
+/// The newest task that ended, of each slot.
+fn newest_ended(tasks: &[Task]) -> BTreeMap<Slot<'_>, &Task> {
+    let mut newest: BTreeMap<Slot<'_>, &Task> = BTreeMap::new();
+    for task in tasks.iter().filter(|task| is_ended(task)) {
+        let held = newest.entry(slot(task)).or_insert(task);
+        if number(task) > number(held) {
+            *held = task;
+        }
+    }
+    newest
+}
+
+fn tint(row: &Row) -> Tint {
+    match row.task.state() {
+        _ if is_unknown(&row.task) => Tint::Bad,
+        TaskState::Failed | TaskState::Rejected | TaskState::Orphaned if row.below => Tint::Dim,
+        TaskState::Failed | TaskState::Rejected | TaskState::Orphaned => Tint::Bad,
+        _ if is_ended(&row.task) => Tint::Dim,
+        TaskState::Running if !is_restarting(&row.task) => Tint::Good,
+        _ => Tint::Warn,
+    }
 }
 
 /// `web[3]`
@@ -111,8 +174,17 @@ fn desired(task: &Task) -> &'static str {
     }
 }
 
+/// Whether its node is down, so that nobody knows how it is now.
+fn is_unknown(task: &Task) -> bool {
+    task.node_down && !is_ended(task)
+}
+
 fn state_word(task: &Task) -> String {
-    if is_restarting(task) { "restarting".to_owned() } else { word(task.state().as_str_name(), "TASK_STATE") }
+    match () {
+        () if is_unknown(task) => "unknown".to_owned(),
+        () if is_restarting(task) => "restarting".to_owned(),
+        () => word(task.state().as_str_name(), "TASK_STATE"),
+    }
 }
 
 /// The state in words, with the exit code of an end.
@@ -133,17 +205,14 @@ pub(crate) fn told(task: &Task, now: Timestamp) -> String {
 }
 
 /// Why it is in that state, with the end of the one before it where that is not shown.
-fn explain(task: &Task, all: &[Task], history: bool, now: Timestamp) -> String {
-    let own = why(task, now);
-    if history || task.attempt == 0 || is_ended(task) || task.state() >= TaskState::Running {
-        return own;
-    }
-    let slot = |task: &Task| (task.namespace.clone(), task.job.clone(), task.slot);
-    let before = all
-        .iter()
-        .filter(|other| is_ended(other) && slot(other) == slot(task))
-        .max_by_key(|other| number(other));
+fn explain(task: &Task, before: Option<&Task>, now: Timestamp) -> String {
+    let own = match why(task, now) {
+        own if is_unknown(task) && own.is_empty() => format!("node {} is down", task.node),
+        own if is_unknown(task) => format!("node {} is down; {own}", task.node),
+        own => own,
+    };
     match before {
+        _ if task.attempt == 0 || is_ended(task) || task.state() >= TaskState::Running => own,
         Some(before) if own.is_empty() => format!("before: {}", told(before, now)),
         Some(before) => format!("{own}; before: {}", told(before, now)),
         None => own,
@@ -197,6 +266,23 @@ pub(crate) mod tests {
         }
     }
 
+    fn shown(tasks: &[Task], show: Show) -> String {
+        table(&rows(tasks, show, NOW), &Layout::plain(), NOW).unwrap()
+    }
+
+    #[test]
+    fn what_a_node_that_is_down_does_is_unknown() {
+        let task = Task { node_down: true, ..task(1, 0, TaskState::Running) };
+        let wide = Layout {
+            columns: vec!["task".into(), "state".into(), "last".into(), "reason".into()],
+            ..Layout::plain()
+        };
+        assert_eq!(
+            table(&rows(&[task], Show::Live, NOW), &wide, NOW).unwrap(),
+            "TASK    STATE    LAST STATE  REASON\nweb[0]  unknown  running     node n01 is down"
+        );
+    }
+
     #[test]
     fn predecessors_stand_below_the_live_task_of_their_slot() {
         let old = Task {
@@ -215,15 +301,15 @@ pub(crate) mod tests {
         };
         let tasks = [waiting, old, task(9, 0, TaskState::Failed), task(20, 0, TaskState::Running)];
         assert_eq!(
-            table(&tasks, Show::History, NOW),
+            shown(&tasks, Show::History),
             "\
-ID   TASK       NODE  DESIRED  STATE              VER  RESTARTS  AGE
+ID   TASK       NODE  DESIRED  STATE              VER  RESTARTS  AGE  REASON
 t20  web[0]     n01   run      running              8         0   2m
 t11   └ web[0]  n01   stop     complete (exit 0)    7         0   2m
 t9    └ web[0]  n01   run      failed               8         0   2m
 t21  web[3]     –     run      pending              8         0   2m  3 of 9 nodes: need 2GiB, best free 1GiB"
         );
-        assert_eq!(table(&[], Show::History, NOW), "no tasks");
+        assert_eq!(shown(&[], Show::History), "no tasks");
     }
 
     #[test]
@@ -233,14 +319,14 @@ t21  web[3]     –     run      pending              8         0   2m  3 of 9 n
         let tasks = [failed, waiting, task(3, 1, TaskState::Running)];
         assert!(want_history(&tasks));
         assert_eq!(
-            table(&tasks, Show::Live, NOW),
+            shown(&tasks, Show::Live),
             "\
-ID  TASK    NODE  DESIRED  STATE    VER  RESTARTS  AGE
+ID  TASK    NODE  DESIRED  STATE    VER  RESTARTS  AGE  REASON
 t2  web[0]  –     run      pending    8         0   2m  before: rejected: cannot start /no/such
 t3  web[1]  n01   run      running    8         0   2m"
         );
         assert!(!want_history(&tasks[2..]));
-        assert_eq!(table(&tasks[..1], Show::Live, NOW), "no tasks");
+        assert_eq!(shown(&tasks[..1], Show::Live), "no tasks");
     }
 
     #[test]
@@ -248,7 +334,7 @@ t3  web[1]  n01   run      running    8         0   2m"
         let failed = |id| Task { exit_code: Some(3), ..task(id, 1, TaskState::Failed) };
         let tasks = [task(1, 0, TaskState::Running), failed(2), failed(9), task(3, 2, TaskState::Shutdown)];
         assert_eq!(
-            table(&tasks, Show::Slots, NOW),
+            shown(&tasks, Show::Slots),
             "\
 ID  TASK    NODE  DESIRED  STATE            VER  RESTARTS  AGE
 t1  web[0]  n01   run      running            8         0   2m

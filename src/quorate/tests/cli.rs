@@ -14,6 +14,8 @@ mod tests {
                 command.env_remove(name);
             }
         }
+        // Whatever contexts the user has saved.
+        command.env("XDG_CONFIG_HOME", "/nonexistent");
         command.args(args).stdin(Stdio::null());
         command
     }
@@ -38,6 +40,8 @@ mod tests {
         assert_eq!((code, err.as_str()), (0, ""));
         assert_eq!(serde_json::from_str::<serde_json::Value>(&out).unwrap()["api"], "quorate.api.v1");
         assert!(quorate(&["version"]).1.starts_with("quorate "));
+        assert!(quorate(&["version", "-o", "yaml"]).1.starts_with("---\napi: quorate.api.v1\n"));
+        assert_eq!(quorate(&["version", "-o", "jsonl"]).1.lines().count(), 1);
     }
 
     #[test]
@@ -57,12 +61,74 @@ mod tests {
     }
 
     #[test]
-    fn completion_scripts_know_the_verbs() {
-        for shell in ["bash", "zsh", "fish"] {
+    fn a_shell_is_told_how_to_ask_and_gets_verbs_values_and_no_complaints() {
+        for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
             let (code, out, err) = quorate(&["completion", shell]);
             assert_eq!((code, err.as_str()), (0, ""), "{shell}");
-            assert!(out.contains("scale") && out.contains("consistency"), "{shell}");
+            assert!(out.contains("QUORATE_COMPLETE"), "{shell}");
         }
+        let complete = |words: &[&str]| {
+            let index = (words.len() - 1).to_string();
+            let mut command = command(&["--"]);
+            command.args(words).env("QUORATE_COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", index);
+            outcome(&command.env("_CLAP_IFS", "\n").output().unwrap())
+        };
+        assert_eq!(complete(&["quorate", "sca"]), (0, "scale".into(), String::new()));
+        assert_eq!(complete(&["quorate", "-o", "json"]).1, "json\njsonl");
+        // Nobody answers, and that is no reason to disturb somebody who types.
+        let (code, out, err) = complete(&["quorate", "-m", &nowhere(), "stop", "w"]);
+        assert_eq!((code, out.as_str(), err.as_str()), (0, "", ""));
+    }
+
+    #[test]
+    fn each_verb_gets_a_manual_page() {
+        let folder = tempfile::tempdir().unwrap();
+        let into = folder.path().join("man");
+        let (code, out, err) = quorate(&["man", into.to_str().unwrap()]);
+        assert_eq!((code, out.as_str(), err.as_str()), (0, "", ""));
+        let page = |name: &str| std::fs::read_to_string(into.join(name)).unwrap();
+        assert!(page("quorate.1").contains("A highly available control plane"));
+        assert!(page("quorate-job-scale.1").contains("JOB=REPLICAS"));
+        let (code, _, err) = quorate(&["man", "/dev/null/man"]);
+        assert!(code == 1 && err.starts_with("error: /dev/null/man: cannot be written: "), "{err}");
+    }
+
+    #[test]
+    fn contexts_are_saved_chosen_and_stand_behind_flags_and_environment() {
+        let home = tempfile::tempdir().unwrap();
+        let at = |args: &[&str], env: &[(&str, &str)]| {
+            let mut command = command(args);
+            command.env("XDG_CONFIG_HOME", home.path()).envs(env.iter().copied());
+            outcome(&command.output().unwrap())
+        };
+        let [prod, dev, flag] = [nowhere(), nowhere(), nowhere()];
+        assert_eq!(at(&["context", "ls"], &[]).1, "no contexts\n");
+        let (code, _, err) = at(&["context", "set", "prod"], &[]);
+        assert!(code == 2 && err.contains("add --manager HOST:PORT"), "{err}");
+        assert_eq!(at(&["context", "set", "prod", "-m", &prod, "-n", "shop"], &[]).0, 0);
+        assert_eq!(at(&["context", "set", "dev"], &[("QUORATE_MANAGERS", &dev)]).0, 0);
+        let listed = format!("   NAME  MANAGERS         NAMESPACE\n   dev   {dev}\n*  prod  {prod}  shop\n");
+        assert_eq!(at(&["context", "ls"], &[]).1, listed);
+        let asked =
+            |args: &[&str], env: &[(&str, &str)]| at(&[&["ps", "--timeout", "100ms"], args].concat(), env).2;
+        assert!(asked(&[], &[]).contains(&prod));
+        assert!(asked(&["--context", "dev"], &[("QUORATE_CONTEXT", "prod")]).contains(&dev));
+        assert!(asked(&[], &[("QUORATE_CONTEXT", "dev")]).contains(&dev));
+        assert!(asked(&[], &[("QUORATE_CONTEXT", "prod"), ("QUORATE_MANAGERS", &dev)]).contains(&dev));
+        assert!(asked(&["-m", &flag], &[("QUORATE_MANAGERS", &dev)]).contains(&flag));
+        let (code, _, err) = at(&["ps", "--context", "prd"], &[]);
+        assert!(code == 6 && err.contains("did you mean prod?"), "{err}");
+        assert_eq!(at(&["context", "use", "dev"], &[]).0, 0);
+        let (_, out, _) = at(&["context", "show", "-o", "json"], &[]);
+        let shown: serde_json::Value = serde_json::from_str(&out).unwrap();
+        assert_eq!((&shown["name"], &shown["managers"][0]), (&"dev".into(), &dev.as_str().into()));
+        let (code, _, err) = at(&["context", "rm", "dev"], &[]);
+        assert!(code == 2 && err.contains("add --yes"), "{err}");
+        assert_eq!(at(&["context", "rm", "dev", "--yes"], &[]).0, 0);
+        assert_eq!(at(&["context", "ls", "-q"], &[]).1, "prod\n");
+        std::fs::write(home.path().join("quorate/contexts.toml"), "curent = 1\n").unwrap();
+        let (code, _, err) = at(&["ps"], &[]);
+        assert!(code == 5 && err.contains("contexts.toml: ") && err.contains("`curent`"), "{err}");
     }
 
     #[test]
@@ -98,7 +164,7 @@ mod tests {
         let (code, out, err) = quorate(&["-m", &address, "cluster", "status"]);
         assert_eq!(code, 9);
         assert!(out.starts_with("no manager answers\n") && out.contains(&address), "{out}");
-        assert!(err.starts_with("error: no manager leads"), "{err}");
+        assert!(err.starts_with("error: no manager answers"), "{err}");
     }
 
     #[test]
@@ -141,6 +207,11 @@ mod tests {
             (&["scale", "web=-1"], 2, "\"web=-1\" is not JOB=REPLICAS"),
             (&["scale", "a=1", "b=2", "--request-id", "x"], 2, "--request-id names one write"),
             (&["stop", "web", "--purge"], 2, "add --yes"),
+            (&["job", "rm", "web"], 2, "add --yes"),
+            (&["stop", "web", "--purge", "--no-input"], 2, "--no-input forbids to ask: add --yes"),
+            (&["stop", "a", "b", "--etag", "1"], 2, "--etag is the state of one job"),
+            (&["ps", "--consistency", "bounded"], 2, "needs --min-revision or --max-staleness"),
+            (&["run", "x.yaml", "--etag", "1", "--force"], 2, "cannot be used with"),
             (&["ps", "Web"], 5, "only a-z, 0-9 and '-' are allowed"),
             (&["-n", "shop", "ps", "dev/web"], 5, "contradict each other"),
             (&["-m", "192.0.2.1:7420", "ps"], 5, "plain text"),

@@ -62,7 +62,7 @@ mod tests {
 
         fn command(&self, args: &[&str]) -> Command {
             let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
-            command.env("QUORATE_MANAGERS", &self.address).args(args);
+            command.env("QUORATE_MANAGERS", &self.address).env("XDG_CONFIG_HOME", "/nonexistent").args(args);
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
             command
         }
@@ -385,7 +385,10 @@ mod tests {
         let err = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(130), "{err}");
         assert!(err.contains("error: stopped waiting; the work on job default/web goes on\n"), "{err}");
-        assert!(err.contains("hint: quorate ps default/web"), "{err}");
+        assert!(
+            err.contains("hint: quorate job wait default/web    wait on\n        quorate ps default/web "),
+            "{err}"
+        );
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -16,6 +16,7 @@ pub mod dispatcher;
 pub mod duties;
 pub mod health;
 mod http;
+mod hub;
 pub mod manager;
 pub mod proposer;
 pub mod routing;

@@ -20,6 +20,7 @@ use quorate_wire::{
     api::{
         cluster_service_server::ClusterServiceServer, job_service_server::JobServiceServer,
         node_service_server::NodeServiceServer, task_service_server::TaskServiceServer,
+        watch_service_server::WatchServiceServer,
     },
 };
 use tokio::sync::watch;
@@ -28,12 +29,13 @@ use tracing::{error, info, warn};
 
 use crate::{
     admin,
-    api::{ClusterApi, JobApi, NodeApi, Relays, TaskApi},
+    api::{ClusterApi, JobApi, NodeApi, Relays, TaskApi, WatchApi},
     config::ManagerConfig,
     core::{Core, Leading},
     dispatcher::Dispatcher,
     duties::Duties,
     health, http,
+    hub::Hub,
     proposer::Proposer,
     routing::Router,
 };
@@ -272,6 +274,8 @@ async fn serve(
     metrics: recorder::Handle,
     group: &TaskGroup,
 ) -> Result<(), StartError> {
+    // First: what is applied before it listens is not watched.
+    let hub = Hub::start(&core.node, group);
     let (reporter, health_service) = tonic_health::server::health_reporter();
     health::not_serving(&reporter).await;
     let router = Router::new(core.clone());
@@ -289,6 +293,7 @@ async fn serve(
     .add_service(TaskServiceServer::new(tasks))
     .add_service(NodeServiceServer::new(NodeApi::new(core.clone())))
     .add_service(ClusterServiceServer::new(ClusterApi::new(core.clone())))
+    .add_service(WatchServiceServer::new(WatchApi::new(core.clone(), hub, group.clone())))
     .add_service(health_service)
     .add_service(describe().build_v1()?)
     .add_service(describe().build_v1alpha()?);

@@ -190,6 +190,10 @@ metrics! {
     /// Batches of task statuses written to the log.
     AGENT_STATUS_BATCHES = "quorate_agent_status_batches_total" counter in Count:
         agent_status_batches(; count: u64);
+    /// Watches that are open.
+    API_WATCH_STREAMS = "quorate_api_watch_streams" gauge in Count: api_watch_streams(; count: usize);
+    /// Watches that the manager ended, by reason (slow, compacted, stopping).
+    API_WATCHES_CUT = "quorate_api_watches_cut_total" counter in Count: api_watches_cut(reason,; count: u64);
     /// One call served, by method (service/method, known ones only) and gRPC code.
     RPC_SERVER_CALL_DURATION = "quorate_rpc_server_call_duration_seconds" histogram in Seconds:
         rpc_server_call_duration(rpc_method, rpc_response_status_code,; took: Duration);

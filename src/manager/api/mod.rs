@@ -3,14 +3,17 @@
 mod cluster;
 mod jobs;
 mod nodes;
+mod output;
 mod relays;
 mod tasks;
+mod watch;
 
 pub use cluster::ClusterApi;
 pub use jobs::JobApi;
 pub use nodes::NodeApi;
 pub(crate) use relays::Relays;
 pub use tasks::TaskApi;
+pub(crate) use watch::WatchApi;
 
 use std::sync::Arc;
 

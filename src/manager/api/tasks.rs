@@ -13,10 +13,7 @@ use quorate_wire::{
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::{
-    api::{
-        cut, invalid, name,
-        relays::{Answers, Relays},
-    },
+    api::{cut, invalid, name, output::Answers, relays::Relays},
     core::Core,
     routing::Router,
 };

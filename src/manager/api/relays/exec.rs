@@ -14,13 +14,12 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{
-    Answers, Relays, lost,
-    output::{Gone, Output},
-    passed_on, running, signal_name,
-};
+use super::{PATIENCE, Relays, lost, passed_on, running, signal_name};
 use crate::{
-    api::invalid,
+    api::{
+        invalid,
+        output::{Answers, Gone, Output},
+    },
     dispatcher::relay::{Link, Listener, Speaker},
 };
 
@@ -94,7 +93,7 @@ impl Relays {
         };
         let order = Order::Exec(order(placed.task.id.0, start));
         let link = self.dispatcher.open_relay(placed.node, &placed.name, order).await?;
-        let (output, answers) = Output::new();
+        let (output, answers) = Output::new(PATIENCE);
         leading.group.spawn(TaskKind::best_effort("exec"), async move {
             converse(link, inbound, output, started).await;
             drop(room);

@@ -17,10 +17,11 @@ use tokio::sync::mpsc;
 use tonic::{Request, Response, Status};
 use tracing::debug;
 
+use crate::api::output::{Answers, Gone, Output};
+
 use super::{
-    Answers, Placed, Relays, lost,
+    PATIENCE, Placed, Relays, lost,
     merge::{self, Piece},
-    output::{Gone, Output},
     passed_on, placed,
     select::{MOST_TASKS, Query, Source},
 };
@@ -56,7 +57,7 @@ impl Relays {
             placed(&view, only.task.clone())?;
         }
         let room = self.room()?;
-        let (output, answers) = Output::new();
+        let (output, answers) = Output::new(PATIENCE);
         let reader = Reader { relays: self.clone(), group: leading.group.clone(), query, output };
         leading.group.spawn(TaskKind::best_effort("logs"), async move {
             // The reader went away, or was told why it ends.
@@ -138,7 +139,7 @@ impl Reader {
                 return Ok(());
             }
             tokio::select! {
-                () = self.output.closed() => return Err(Gone),
+                () = self.output.closed() => return Err(Gone::Left),
                 piece = pieces.recv() => {
                     let Some(piece) = piece else { return Ok(()) };
                     merge::as_it_comes(piece, &mut pieces, &mut self.output).await?;
@@ -258,7 +259,7 @@ async fn follow(relays: &Relays, source: Source, send: &mpsc::Sender<Piece>) -> 
         let state = view.task(source.task.id).map(|t| t.status.state);
         let ended = state.is_none_or(TaskState::is_terminal);
         match outcome {
-            Err(Trouble::Gone) => return Err(Gone),
+            Err(Trouble::Gone) => return Err(Gone::Left),
             Ok(()) if ended => {
                 let text = state.map_or("it is forgotten".to_owned(), |state| format!("it is {state}"));
                 return tell(send, &source, &text, true).await;
@@ -280,7 +281,7 @@ async fn follow(relays: &Relays, source: Source, send: &mpsc::Sender<Piece>) -> 
             }
         }
         tokio::select! {
-            () = send.closed() => return Err(Gone),
+            () = send.closed() => return Err(Gone::Left),
             () = relays.core.clock.sleep(delays.next_delay()) => {}
         }
     }
@@ -293,7 +294,7 @@ fn tell(
     ended: bool,
 ) -> impl Future<Output = Result<(), Gone>> + use<> {
     let (send, piece) = (send.clone(), Piece::Notice(notice(source, text, ended)));
-    async move { send.send(piece).map_err(|_| Gone).await }
+    async move { send.send(piece).map_err(|_| Gone::Left).await }
 }
 
 fn notice(source: &Source, text: &str, ended: bool) -> pb::LogNotice {

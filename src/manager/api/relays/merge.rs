@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use quorate_wire::api as pb;
 use tokio::sync::mpsc;
 
-use super::output::{Gone, Output};
+use crate::api::output::{Gone, Output};
 
 /// Most bytes of one answer, roughly.
 const MOST_BYTES: usize = 256 << 10;
@@ -145,7 +145,7 @@ mod tests {
             sources.push(source);
         }
         drop(senders);
-        let (mut output, answers) = Output::new();
+        let (mut output, answers) = Output::new(std::time::Duration::from_secs(60));
         let work = async move {
             by_time(sources, &mut output).await.unwrap();
             output.end(None);
@@ -178,7 +178,7 @@ mod tests {
         let (slow, second) = mpsc::channel::<Piece>(4);
         slow.send(Piece::Lines(vec![line(1, 2)])).await.unwrap();
         fast.send(Piece::Lines(vec![line(0, 1)])).await.unwrap();
-        let (mut output, mut answers) = Output::new();
+        let (mut output, mut answers) = Output::new(std::time::Duration::from_secs(60));
         let work = by_time(vec![first, second], &mut output);
         tokio::pin!(work);
         let got = tokio::select! {
@@ -197,7 +197,7 @@ mod tests {
         for at in [9, 7, 8, 6, 5] {
             send.send(Piece::Lines(vec![big(at)])).await.unwrap();
         }
-        let (mut output, mut answers) = Output::new();
+        let (mut output, mut answers) = Output::new(std::time::Duration::from_secs(60));
         let first = Piece::Lines(vec![line(0, 8)]);
         as_it_comes(first, &mut ready, &mut output).await.unwrap();
         let got = answers.next().await.unwrap().unwrap();

@@ -6,13 +6,12 @@
 mod exec;
 mod logs;
 mod merge;
-mod output;
 mod pin;
 mod select;
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use futures::{Stream, StreamExt as _};
+use futures::StreamExt as _;
 use quorate_base::tasks::TaskGroup;
 use quorate_model::{Name, NodeId, Task, TaskId, container::STOP_SIGNALS};
 use quorate_state::State;
@@ -25,7 +24,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::{Status, Streaming};
 
 use crate::{
-    api::{find_task, invalid},
+    api::{find_task, invalid, output::Answers},
     core::{Core, Leading},
     dispatcher::Dispatcher,
     routing::Router,
@@ -36,8 +35,8 @@ const MOST_OPEN: usize = 512;
 /// How long an agent may take to answer a short order.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
 
-/// A stream of answers.
-pub(super) type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+/// How long a caller may read nothing while something waits.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Serves the calls that agents answer.
 #[derive(Clone)]

@@ -150,6 +150,23 @@ pub enum Rejection {
     AlreadyInitialised,
 }
 
+impl Rejection {
+    /// Whether a retry gets this refusal again.
+    ///
+    /// Not: what another fence or id would change, and the answers to plans, which carry no request id and name objects
+    /// by numbers that never come back.
+    #[must_use]
+    pub fn is_remembered(&self) -> bool {
+        !matches!(
+            self,
+            Self::StaleFence { .. }
+                | Self::RequestReused { .. }
+                | Self::Gone { .. }
+                | Self::WrongJobStatus { .. }
+        )
+    }
+}
+
 /// Why an expected revision is not met.
 fn moved(stored: Revision, sent: Revision, by: &str) -> String {
     match (stored, sent) {

@@ -1,5 +1,8 @@
 //! Memory of answered requests: what makes a retry exact-once.
 //!
+//! Refusals are answers, too: the late first try of a call whose retry was
+//! refused must not take effect behind the caller's back.
+//!
 //! Bounded by age and by count; part of the image, so a retry after a leader
 //! change or a restart still finds its answer.
 
@@ -38,16 +41,13 @@ pub struct RequestRecord {
     /// Replicated time of the answer.
     pub at: Timestamp,
     /// The answer.
-    pub receipt: Receipt,
+    pub answer: Result<Receipt, Rejection>,
 }
 
 impl State {
     /// The answer that was given to the same request before.
-    pub(crate) fn replay(
-        &self,
-        actor: &Actor,
-        request: &Request,
-    ) -> Option<Result<Arc<RequestRecord>, Rejection>> {
+    #[must_use]
+    pub fn replay(&self, actor: &Actor, request: &Request) -> Option<Result<Arc<RequestRecord>, Rejection>> {
         let key = RequestKey { actor: actor.clone(), id: request.id.clone() };
         let record = self.requests.get(&key)?;
         Some(if record.fingerprint == request.fingerprint {
@@ -63,8 +63,11 @@ impl State {
         actor: &Actor,
         request: &Request,
         revision: Revision,
-        receipt: &Receipt,
+        answer: &Result<Receipt, Rejection>,
     ) {
+        if answer.as_ref().is_err_and(|refusal| !refusal.is_remembered()) {
+            return;
+        }
         let order = self.meta.next_request;
         self.meta.next_request += 1;
         self.put_request(RequestRecord {
@@ -73,7 +76,7 @@ impl State {
             fingerprint: request.fingerprint,
             revision,
             at: self.meta.now,
-            receipt: receipt.clone(),
+            answer: answer.clone(),
         });
         while let Some(oldest) = self.oldest_request() {
             let old = self.meta.now.saturating_sub(MAX_AGE) > oldest.at;

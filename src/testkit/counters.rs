@@ -50,6 +50,7 @@ sometimes! {
     BatchFailed: "a batch failed",
     JobForgotten: "a purged job was forgotten",
     RetryReplayed: "a client's retry got the answer of its first try",
+    RefusalReplayed: "a client's retry was refused as its first try was",
     ReportRefused: "a late or doubled report was refused",
     PlacementRefused: "a placement no longer fitted when it was applied",
     HistoryReaped: "an ended task was reaped",

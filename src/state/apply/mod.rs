@@ -27,7 +27,7 @@ pub struct Applied {
 /// Applies one envelope of the log entry at `at`.
 ///
 /// The envelopes of one entry share its position. A refused command changes
-/// nothing but the position and the replicated time.
+/// nothing but the position, the replicated time and the memory of answers.
 pub fn apply(state: &mut State, at: Position, envelope: &Envelope) -> Applied {
     state.meta.applied = at;
     state.meta.now = state.meta.now.max(envelope.proposed_at);
@@ -44,7 +44,7 @@ pub fn apply(state: &mut State, at: Position, envelope: &Envelope) -> Applied {
                 return Applied {
                     revision: record.revision,
                     replayed: true,
-                    outcome: Ok(record.receipt.clone()),
+                    outcome: record.answer.clone(),
                     events: Vec::new(),
                 };
             }
@@ -52,8 +52,8 @@ pub fn apply(state: &mut State, at: Position, envelope: &Envelope) -> Applied {
     }
     let mut events = Vec::new();
     let outcome = run(state, at.index, envelope, &mut events);
-    if let (Some(request), Ok(receipt)) = (&envelope.request, &outcome) {
-        state.remember(&envelope.actor, request, at.index, receipt);
+    if let Some(request) = &envelope.request {
+        state.remember(&envelope.actor, request, at.index, &outcome);
     }
     Applied { revision: at.index, replayed: false, outcome, events }
 }

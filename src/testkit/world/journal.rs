@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use quorate_base::id::RequestId;
 use quorate_model::{JobId, JobVersion, Name, NodeId, NodeStatus, Slot, Task, TaskId, TaskState, Term};
-use quorate_state::{Applied, Change, Command, Envelope, Object, Receipt, State};
+use quorate_state::{Applied, Change, Command, Envelope, Object, Receipt, Rejection, State};
 
 /// The world's own records.
 #[derive(Debug, Default)]
@@ -48,7 +48,9 @@ struct Purges {
 impl Journal {
     /// Takes an applied entry in.
     pub(crate) fn record(&mut self, now: u64, envelope: &Envelope, applied: &Applied) {
-        if let (Some(request), Ok(_), false) = (&envelope.request, &applied.outcome, applied.replayed) {
+        // A refusal is an answer as well: a later try must not be run again.
+        let counts = applied.outcome.as_ref().map_or_else(Rejection::is_remembered, |_| true);
+        if let (Some(request), false, true) = (&envelope.request, applied.replayed, counts) {
             *self.effects.entry(request.id.clone()).or_default() += 1;
         }
         if envelope.fence.is_some() && is_plan(&envelope.command) {

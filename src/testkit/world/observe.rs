@@ -10,6 +10,7 @@ impl World {
     pub(super) fn observe(&mut self, before: &State, envelope: &Envelope, applied: &Applied) {
         let counters = &mut self.counters;
         counters.note_if(applied.replayed, Sometimes::RetryReplayed);
+        counters.note_if(applied.replayed && applied.outcome.is_err(), Sometimes::RefusalReplayed);
         counters
             .note_if(matches!(applied.outcome, Err(Rejection::StaleFence { .. })), Sometimes::FenceRefused);
         if let (Command::OrphanTasks { .. }, Ok(Receipt::Changed { changed, .. })) =

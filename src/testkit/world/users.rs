@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quorate_base::id::RequestId;
-use quorate_model::Name;
+use quorate_model::{Name, Revision};
 use quorate_state::{Actor, Applied, Command, Envelope, Request};
 
 use super::{
@@ -54,7 +54,9 @@ impl World {
         Some(match self.rng.below(10) {
             0..=5 => {
                 let spec = Arc::new(generate::job(&mut self.rng, job.as_str()).ok()?);
-                Command::ApplyJob { spec, expect: None }
+                // Some mean a job that must not be there yet, and are refused where it is.
+                let expect = self.rng.chance(0.15).then_some(Revision(0));
+                Command::ApplyJob { spec, expect }
             }
             6..=7 => {
                 let replicas = self.rng.below(9) as u32;

@@ -16,6 +16,7 @@ mod pack;
 mod payload;
 mod policy;
 mod receipt;
+mod refusal;
 mod request;
 mod task;
 

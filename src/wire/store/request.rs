@@ -4,7 +4,7 @@ use quorate_model::Revision;
 use quorate_state::{Actor, Halt, Request, RequestKey, RequestRecord};
 
 use super::{
-    name,
+    bad, name,
     pack::{moment, request_id},
     required,
 };
@@ -56,7 +56,8 @@ impl From<&RequestRecord> for pb::AnsweredRequest {
             order: value.order,
             revision: value.revision.0,
             at_ms: value.at.as_millis(),
-            receipt: Some((&value.receipt).into()),
+            receipt: value.answer.as_ref().ok().map(Into::into),
+            refusal: value.answer.as_ref().err().map(Into::into),
         }
     }
 }
@@ -73,7 +74,11 @@ impl TryFrom<pb::AnsweredRequest> for RequestRecord {
             fingerprint,
             revision: Revision(value.revision),
             at: moment(value.at_ms),
-            receipt: required("receipt", value.receipt)?.try_into()?,
+            answer: match (value.receipt, value.refusal) {
+                (Some(receipt), None) => Ok(receipt.try_into()?),
+                (None, Some(refusal)) => Err(refusal.try_into()?),
+                _ => return Err(bad("answer", "is not exactly one of receipt and refusal")),
+            },
         })
     }
 }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use quorate_base::id::RequestId;
 use quorate_model::{Revision, Term};
-use quorate_state::{Actor, Applied, Command, Envelope, Receipt, Rejection, Request, lab::Lab, request};
+use quorate_state::{Actor, Applied, Command, Envelope, Rejection, Request, lab::Lab, request};
 
 use crate::{service, truth};
 
@@ -45,7 +45,7 @@ fn an_id_is_the_caller_s_own_and_bound_to_its_body() {
 }
 
 #[test]
-fn a_refused_request_is_not_remembered() {
+fn a_refusal_is_an_answer_that_a_late_first_try_cannot_undo() {
     let mut lab = Lab::new();
     let user = |lab: &mut Lab, expect| {
         lab.push(&Envelope {
@@ -57,9 +57,34 @@ fn a_refused_request_is_not_remembered() {
             command: Command::ApplyJob { spec: Arc::new(service(1)), expect },
         })
     };
-    user(&mut lab, Some(Revision(7))).outcome.unwrap_err();
+    let refused = user(&mut lab, Some(Revision(7)));
+    assert!(matches!(refused.outcome, Err(Rejection::EtagMismatch { .. })));
+    // What was refused at first would be accepted by now, in another term and after a restart from the image.
+    lab.job(service(1)).unwrap();
+    lab.at.term = Term(9);
+    lab.state = truth::rebuilt(&lab.state);
+    let before = truth::records(&lab.state);
+    let late = user(&mut lab, None);
+    assert_eq!((late.outcome, late.revision, late.replayed), (refused.outcome, Revision(1), true));
+    assert_eq!(truth::records(&lab.state), before);
+}
+
+#[test]
+fn a_plan_s_refusal_and_a_reused_id_are_not_remembered() {
+    let mut lab = Lab::new();
+    let envelope = Envelope {
+        proposed_at: lab.now,
+        fence: Some(Term(7)),
+        actor: Actor::User(Arc::from("ann")),
+        request: Some(Request { id: RequestId::new("r1").unwrap(), fingerprint: 1 }),
+        trace: None,
+        command: Command::ApplyJob { spec: Arc::new(service(1)), expect: None },
+    };
+    assert!(matches!(lab.push(&envelope).outcome, Err(Rejection::StaleFence { .. })));
     assert_eq!(lab.state.request_count(), 0);
-    assert!(matches!(user(&mut lab, None).outcome, Ok(Receipt::Job { created: true, .. })));
+    let first = ask(&mut lab, "ann", "r1", 1, 1);
+    assert!(matches!(ask(&mut lab, "ann", "r1", 2, 1).outcome, Err(Rejection::RequestReused { .. })));
+    assert_eq!(ask(&mut lab, "ann", "r1", 1, 1).outcome, first.outcome, "the first answer stays");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use super::history::{task_event, trace};
+use super::history::{answer, task_event, trace};
 use proptest::{collection::btree_map, collection::vec, option, prelude::*};
 use quorate_base::{
     id::{ClusterId, RequestId},
@@ -31,7 +31,7 @@ pub(crate) fn name() -> impl Strategy<Value = Name> {
     "[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?".prop_map(|text| text.parse().unwrap())
 }
 
-fn text() -> impl Strategy<Value = String> {
+pub(crate) fn text() -> impl Strategy<Value = String> {
     "[ -~äß€😀]{0,12}"
 }
 
@@ -356,7 +356,7 @@ fn request() -> impl Strategy<Value = Request> {
         .prop_map(|(id, fingerprint)| Request { id: RequestId::new(&id).unwrap(), fingerprint })
 }
 
-fn receipt() -> impl Strategy<Value = Receipt> {
+pub(crate) fn receipt() -> impl Strategy<Value = Receipt> {
     prop_oneof![
         Just(Receipt::Done),
         any::<(u32, u32, bool, bool)>().prop_map(|(id, version, created, unchanged)| Receipt::Job {
@@ -475,14 +475,14 @@ fn meta() -> impl Strategy<Value = Meta> {
 
 /// Any record of an image.
 pub(crate) fn record() -> impl Strategy<Value = Record> {
-    let answered = (actor(), request(), any::<(u64, u64)>(), moment(), receipt()).prop_map(
-        |(actor, request, (order, revision), at, receipt)| RequestRecord {
+    let answered = (actor(), request(), any::<(u64, u64)>(), moment(), answer()).prop_map(
+        |(actor, request, (order, revision), at, answer)| RequestRecord {
             key: RequestKey { actor, id: request.id },
             order,
             fingerprint: request.fingerprint,
             revision: Revision(revision),
             at,
-            receipt,
+            answer,
         },
     );
     prop_oneof![

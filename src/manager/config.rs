@@ -1,6 +1,6 @@
 //! What a manager needs to know to start.
 
-use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
 use quorate_model::{Name, Settings};
 use quorate_pki::Security;
@@ -29,6 +29,9 @@ impl Address {
     }
 }
 
+/// How often agents get their complete sets, unless configured otherwise.
+pub const RESYNC: Duration = Duration::from_secs(300);
+
 /// Everything that a manager is told by its operator.
 #[derive(Debug, Clone)]
 pub struct ManagerConfig {
@@ -52,6 +55,8 @@ pub struct ManagerConfig {
     pub security: Security,
     /// Settings that a new cluster starts with; an existing one keeps its own.
     pub settings: Settings,
+    /// How often an agent gets its complete set within a session, at the latest.
+    pub resync: Duration,
     /// Version of this binary.
     pub version: String,
 }

@@ -21,5 +21,5 @@ pub mod manager;
 pub mod proposer;
 pub mod routing;
 
-pub use config::{Address, ManagerConfig};
+pub use config::{Address, ManagerConfig, RESYNC};
 pub use manager::{Addresses, Listeners, Manager, StartError};

@@ -181,7 +181,7 @@ impl Manager {
         let core =
             Core { name: config.name.clone(), node, proposer, security: config.security.clone(), clock };
         let (leading, duties_on) = watch::channel::<Option<Leading>>(None);
-        let dispatcher = Dispatcher::new(core.clone(), duties_on);
+        let dispatcher = Dispatcher::new(core.clone(), duties_on, config.resync);
         serve(&config, &core, &dispatcher, listeners, metrics, &group).await?;
         Duties::start(core.clone(), dispatcher, config.settings.clone(), leading, &group);
         info!(manager = %core.name, api = %addresses.api, agents = %addresses.agents, raft = %addresses.raft,
@@ -291,7 +291,7 @@ async fn serve(
             .max_decoding_message_size(MAX_API_MESSAGE),
     )
     .add_service(TaskServiceServer::new(tasks))
-    .add_service(NodeServiceServer::new(NodeApi::new(core.clone())))
+    .add_service(NodeServiceServer::new(NodeApi::new(core.clone(), router.clone(), dispatcher.clone())))
     .add_service(ClusterServiceServer::new(ClusterApi::new(core.clone())))
     .add_service(WatchServiceServer::new(WatchApi::new(core.clone(), hub, group.clone())))
     .add_service(health_service)

@@ -1,8 +1,8 @@
 //! Why no node takes a task, in words and counts.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use quorate_model::{Explanation, Filter, Node, NodeStatus, Reason, quantity};
+use quorate_model::{Explanation, Filter, Node, NodeCondition, NodeStatus, Reason, quantity};
 
 use crate::{group::Need, ledger::Ledger};
 
@@ -11,6 +11,9 @@ use crate::{group::Need, ledger::Ledger};
 struct Tally {
     down: u32,
     not_eligible: u32,
+    pressed: u32,
+    /// Their troubles, each in one node's words.
+    troubles: BTreeMap<NodeCondition, String>,
     runtime: u32,
     missing: BTreeSet<&'static str>,
     constraint: u32,
@@ -40,8 +43,13 @@ fn judge(ledger: &mut Ledger<'_>, need: &Need, at: u32, tally: &mut Tally) {
     let lacks = |kind: &&quorate_model::RuntimeKind| !node.facts.runtimes.contains_key(*kind);
     if node.status == NodeStatus::Down {
         tally.down += 1;
-    } else if !node.takes_tasks() {
+    } else if !node.eligible {
         tally.not_eligible += 1;
+    } else if !node.takes_tasks() {
+        tally.pressed += 1;
+        for (condition, text) in &node.facts.conditions {
+            tally.troubles.entry(*condition).or_insert_with(|| text.clone());
+        }
     } else if need.class.runtimes.iter().any(|kind| lacks(&kind)) {
         tally.runtime += 1;
         tally.missing.extend(need.class.runtimes.iter().filter(lacks).map(|kind| kind.as_str()));
@@ -74,6 +82,7 @@ impl Tally {
         let reserve = need.reserve();
         let all = [
             (Filter::Ready, self.down + self.not_eligible, self.ready()),
+            (Filter::Pressure, self.pressed, self.troubles()),
             (
                 Filter::Runtime,
                 self.runtime,
@@ -116,6 +125,11 @@ impl Tally {
             (0, _) => "takes no new tasks".to_owned(),
             (_, _) => "is down or takes no new tasks".to_owned(),
         }
+    }
+
+    fn troubles(&self) -> String {
+        let each = self.troubles.iter().map(|(condition, text)| format!("{}: {text}", condition.as_str()));
+        format!("takes no new tasks under {}", each.collect::<Vec<_>>().join("; "))
     }
 
     fn constraints(&self, need: &Need) -> String {

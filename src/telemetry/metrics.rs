@@ -194,6 +194,12 @@ metrics! {
     API_WATCH_STREAMS = "quorate_api_watch_streams" gauge in Count: api_watch_streams(; count: usize);
     /// Watches that the manager ended, by reason (slow, compacted, stopping).
     API_WATCHES_CUT = "quorate_api_watches_cut_total" counter in Count: api_watches_cut(reason,; count: u64);
+    /// Complete sets sent within a session, by reason (mismatch: the agent holds another set; periodic).
+    AGENT_RESYNCS = "quorate_agent_resyncs_total" counter in Count: agent_resyncs(reason,; count: u64);
+    /// Statuses of agents that had no effect, by reason (unreadable, unknown, foreign, ended, backwards, old, fence,
+    /// superseded, too-many).
+    AGENT_STATUSES_REFUSED = "quorate_agent_statuses_refused_total" counter in Count:
+        agent_statuses_refused(reason,; count: u64);
     /// One call served, by method (service/method, known ones only) and gRPC code.
     RPC_SERVER_CALL_DURATION = "quorate_rpc_server_call_duration_seconds" histogram in Seconds:
         rpc_server_call_duration(rpc_method, rpc_response_status_code,; took: Duration);
@@ -210,6 +216,8 @@ metrics! {
         agent_driver_errors(driver, op,; count: u64);
     /// On an agent: sessions that ended and were dialled again, by reason.
     AGENT_RECONNECTS = "quorate_agent_reconnects_total" counter in Count: agent_reconnects(reason,; count: u64);
+    /// On an agent: containers of this node that no task has.
+    AGENT_ORPHANS = "quorate_agent_orphans" gauge in Count: agent_orphans(; count: usize);
     /// 1 while it runs; its labels say what runs.
     BUILD_INFO = "quorate_build_info" gauge in Count: build_info(version, commit,; runs: bool);
 }

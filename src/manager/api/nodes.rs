@@ -1,8 +1,10 @@
 //! `NodeService`.
 
-use quorate_model::Name;
+use quorate_model::{Name, Node};
+use quorate_state::State;
 use quorate_wire::{
-    api::{self as pb, Page, node_service_server::NodeService},
+    api::{self as pb, Page, node_service_client::NodeServiceClient, node_service_server::NodeService},
+    common::duration,
     status::{ApiError, Reason},
 };
 use tonic::{Request, Response, Status};
@@ -10,19 +12,54 @@ use tonic::{Request, Response, Status};
 use crate::{
     api::{cut, name},
     core::Core,
+    dispatcher::Dispatcher,
+    routing::Router,
 };
 
 /// Answers for nodes.
 #[derive(Clone)]
 pub struct NodeApi {
     core: Core,
+    router: Router,
+    dispatcher: Dispatcher,
 }
 
 impl NodeApi {
     /// The service.
     #[must_use]
-    pub fn new(core: Core) -> Self {
-        Self { core }
+    pub fn new(core: Core, router: Router, dispatcher: Dispatcher) -> Self {
+        Self { core, router, dispatcher }
+    }
+
+    /// A node, with what only the leader's memory knows of it.
+    fn node(&self, view: &State, node: &Node) -> pb::Node {
+        let mut told = pb::node(view, node);
+        if let Some(leading) = self.dispatcher.leading() {
+            told.last_heard = leading.liveness.quiet(node.id).map(duration);
+            told.orphans = u32::try_from(self.dispatcher.memory().orphans(node.id)).unwrap_or(u32::MAX);
+        }
+        told
+    }
+
+    /// What the agents told this manager, which leads.
+    fn usage(&self, request: &pb::ListUsageRequest) -> Result<pb::ListUsageResponse, ApiError> {
+        let view = self.core.node.view();
+        if self.dispatcher.leading().is_none() {
+            return Err(self.core.no_leader());
+        }
+        if !request.node.is_empty() {
+            let wanted = name("node", &request.node)?;
+            view.node_named(&wanted).ok_or_else(|| not_found(&wanted))?;
+        }
+        let connected = self.dispatcher.connected().into_iter().filter_map(|id| view.node(id));
+        let wanted = connected.filter(|node| request.node.is_empty() || node.name.as_str() == request.node);
+        let told = wanted.map(|node| {
+            let told = self.dispatcher.memory().of(node.id);
+            pb::NamedUsage { node: node.name.to_string(), usage: told.usage, progress: told.progress }
+        });
+        let mut nodes: Vec<pb::NamedUsage> = told.collect();
+        nodes.sort_by(|a, b| a.node.cmp(&b.node));
+        Ok(pb::ListUsageResponse { meta: Some(self.core.meta(&view)), nodes })
     }
 }
 
@@ -34,9 +71,12 @@ pub(super) fn not_found(node: &Name) -> ApiError {
 impl NodeService for NodeApi {
     async fn list_usage(
         &self,
-        _request: Request<pb::ListUsageRequest>,
+        request: Request<pb::ListUsageRequest>,
     ) -> Result<Response<pb::ListUsageResponse>, Status> {
-        Err(super::unsupported("ListUsage"))
+        let local = |request: pb::ListUsageRequest| async move { self.usage(&request) };
+        let forward =
+            |channel, request| async move { NodeServiceClient::new(channel).list_usage(request).await };
+        self.router.write(request, local, forward).await
     }
 
     async fn get_node(
@@ -47,7 +87,7 @@ impl NodeService for NodeApi {
         let wanted = name("name", &request.name)?;
         let view = self.core.view(request.read.as_ref()).await?;
         let node = view.node_named(&wanted).ok_or_else(|| not_found(&wanted))?;
-        let node = Some(pb::node(&view, node));
+        let node = Some(self.node(&view, node));
         Ok(Response::new(pb::GetNodeResponse { meta: Some(self.core.meta(&view)), node }))
     }
 
@@ -61,7 +101,7 @@ impl NodeService for NodeApi {
         let view = self.core.view(request.read.as_ref()).await?;
         let rest = view.nodes().filter(|n| after.is_none_or(|a| n.id.0 > a));
         let (nodes, next_page_token) = cut(rest, &page, |n| n.id.to_string());
-        let nodes = nodes.into_iter().map(|n| pb::node(&view, n)).collect();
+        let nodes = nodes.into_iter().map(|n| self.node(&view, n)).collect();
         Ok(Response::new(pb::ListNodesResponse { meta: Some(self.core.meta(&view)), nodes, next_page_token }))
     }
 }

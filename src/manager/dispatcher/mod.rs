@@ -5,9 +5,11 @@
 //! node's tasks first, then chained increments, and writes the statuses that
 //! come back to the log before it acknowledges them.
 
+pub(crate) mod memory;
 pub(crate) mod relay;
 mod session;
 mod set;
+mod statuses;
 
 use std::{
     collections::BTreeMap,
@@ -63,19 +65,24 @@ pub struct Dispatcher {
     leading: watch::Receiver<Option<Leading>>,
     sessions: Arc<Mutex<BTreeMap<NodeId, Handle>>>,
     relays: Arc<relay::Relays>,
+    memory: Arc<memory::Memory>,
+    /// How often an agent gets the complete set within its session, whether it asks for it or not.
+    resync: Duration,
 }
 
 impl Dispatcher {
     /// A dispatcher that answers with redirects until duties run.
     #[must_use]
-    pub fn new(core: Core, leading: watch::Receiver<Option<Leading>>) -> Self {
+    pub fn new(core: Core, leading: watch::Receiver<Option<Leading>>, resync: Duration) -> Self {
         let ids = RequestIds::new(core.clock.clone(), Rng::from_entropy());
-        Self { core, leading, sessions: Arc::default(), relays: Arc::new(relay::Relays::new(ids)) }
+        let (sessions, memory) = (Arc::default(), Arc::default());
+        Self { core, leading, sessions, relays: Arc::new(relay::Relays::new(ids)), memory, resync }
     }
 
     /// Starts to wake sessions at changes of their tasks, in the term's group.
     pub(crate) fn start_term(&self, core: &Core, group: &TaskGroup) {
         lock(&self.sessions).clear();
+        self.memory.clear();
         let updates = core.node.updates();
         group.spawn(TaskKind::critical("dispatch"), wake(self.sessions.clone(), updates));
     }
@@ -100,8 +107,19 @@ impl Dispatcher {
         let mut sessions = lock(&self.sessions);
         if sessions.get(&node).is_some_and(|h| Arc::ptr_eq(&h.dirty, &handle.dirty)) {
             sessions.remove(&node);
+            self.memory.forget(node);
         }
         metrics::agent_sessions(sessions.len());
+    }
+
+    /// What agents told in passing.
+    pub(crate) fn memory(&self) -> &memory::Memory {
+        &self.memory
+    }
+
+    /// The nodes that have a session.
+    pub(crate) fn connected(&self) -> Vec<NodeId> {
+        lock(&self.sessions).keys().copied().collect()
     }
 
     /// What the duties of this term share, while this manager leads.

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use futures::{StreamExt, stream::FuturesUnordered};
+use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
+use quorate_base::rand::Rng;
 use quorate_model::{InvalidList, Name, NodeFacts, NodeId, NodeStatus};
-use quorate_state::{Actor, Command, Receipt, Rejection, Report};
+use quorate_state::{Actor, Command, Receipt, Rejection, State};
 use quorate_telemetry::metrics;
 use quorate_wire::{
     agent::{self as pb, session_request, session_response},
@@ -19,6 +20,7 @@ use crate::{
     dispatcher::{
         Dispatcher, Handle, agent_addresses,
         set::{self, Told},
+        statuses,
     },
     proposer::WriteError,
 };
@@ -27,8 +29,8 @@ use crate::{
 const QUIET: Duration = Duration::from_millis(1);
 /// Status batches of one agent under way at once.
 const REPORTS_IN_FLIGHT: usize = 8;
-/// Statuses in one batch.
-const MAX_BATCH: usize = 10_000;
+/// Messages of an agent that are still looked at after a newer session has taken over, for the count.
+const MOST_LATE: usize = 64;
 /// Heartbeats per lease.
 const BEATS_PER_LEASE: u32 = 5;
 
@@ -64,6 +66,8 @@ pub(super) struct Session {
 struct Stage {
     node: NodeId,
     name: Name,
+    /// Identity of the agent's data directory.
+    agent: String,
     lease: Duration,
     told: Told,
     sequence: u64,
@@ -98,7 +102,7 @@ impl Session {
             return self.send_body(redirect_body(&self.dispatcher)).await;
         }
         info!(node = %name, term = self.leading.fence.term.0, "agent session opened");
-        let ended = self.serve(node, name.clone(), &handle).await;
+        let ended = self.serve((node, name.clone(), hello.agent_id), &handle).await;
         self.dispatcher.leave(node, &handle);
         info!(node = %name, "agent session closed");
         ended
@@ -159,11 +163,14 @@ impl Session {
         }
     }
 
-    async fn serve(&mut self, node: NodeId, name: Name, handle: &Handle) -> Result<(), SessionError> {
-        let mut stage = self.open(node, name).await?;
+    async fn serve(&mut self, who: (NodeId, Name, String), handle: &Handle) -> Result<(), SessionError> {
+        let mut stage = self.open(who).await?;
         let mut reports = FuturesUnordered::new();
         let silence = tokio::time::sleep(stage.lease);
         tokio::pin!(silence);
+        let clock = self.dispatcher.core.clock.clone();
+        let resync = clock.sleep(self.until_resync());
+        tokio::pin!(resync);
         loop {
             tokio::select! {
                 biased;
@@ -173,10 +180,13 @@ impl Session {
                     let _full = self.outbox.try_send(Ok(pb::SessionResponse { body }));
                     return Ok(());
                 }
-                () = handle.superseded.cancelled() => return Ok(()),
+                () = handle.superseded.cancelled() => {
+                    self.discard();
+                    return Ok(());
+                }
                 Some(done) = reports.next(), if !reports.is_empty() => {
-                    let ack: pb::StatusAck = done?;
-                    self.send_body(session_response::Body::Ack(ack)).await?;
+                    let written: Result<pb::StatusAck, WriteError> = done;
+                    self.send_body(session_response::Body::Ack(written?)).await?;
                 }
                 message = self.inbound.message(), if reports.len() < REPORTS_IN_FLIGHT => {
                     let Some(message) = message.map_err(|s| SessionError::Broken(Box::new(s)))? else { return Ok(()) };
@@ -184,13 +194,21 @@ impl Session {
                     silence.as_mut().reset(tokio::time::Instant::from_std(
                         self.dispatcher.core.clock.monotonic().saturating_add(stage.lease).instant().into_std(),
                     ));
-                    if let Some(session_request::Body::Status(batch)) = message.body {
-                        reports.push(self.report(stage.node, stage.name.clone(), batch));
+                    match message.body {
+                        Some(session_request::Body::Status(batch)) => reports.push(self.report(&stage, batch).await?),
+                        Some(session_request::Body::Heartbeat(beat)) => self.heartbeat(&mut stage, beat).await?,
+                        Some(session_request::Body::Facts(facts)) => self.changed(&stage, facts).await?,
+                        // A second hello says nothing new, and kinds that only newer agents know say nothing at all.
+                        Some(session_request::Body::Hello(_)) | None => {}
                     }
                 }
                 () = handle.dirty.notified() => {
                     tokio::time::sleep(QUIET).await;
                     self.advance(&mut stage).await?;
+                }
+                () = &mut resync => {
+                    self.complete(&mut stage, "periodic").await?;
+                    resync.set(clock.sleep(self.until_resync()));
                 }
                 () = &mut silence => return Err(SessionError::Silent(stage.name)),
             }
@@ -198,7 +216,7 @@ impl Session {
     }
 
     /// Welcome and the complete set.
-    async fn open(&self, node: NodeId, name: Name) -> Result<Stage, SessionError> {
+    async fn open(&self, (node, name, agent): (NodeId, Name, String)) -> Result<Stage, SessionError> {
         let core = &self.dispatcher.core;
         let view = core.node.view();
         let lease = view.settings().node_lease;
@@ -212,19 +230,10 @@ impl Session {
             node_id: node.0,
         };
         self.send_body(session_response::Body::Welcome(welcome)).await?;
-        let wanted = set::wanted(&view, node);
-        let complete = set::difference(&view, &Told::new(), &wanted);
-        let message = pb::AssignmentSet {
-            fence: Some(self.fence()),
-            applies_to: 0,
-            results_in: 1,
-            assignments: complete.assignments,
-            removals: Vec::new(),
-            set_hash: set::hash(&wanted),
-        };
-        metrics::agent_assignments_sent("complete", 1);
-        self.send_body(session_response::Body::Complete(message)).await?;
-        Ok(Stage { node, name, lease, told: wanted, sequence: 1 })
+        let told = set::wanted(&view, node);
+        let stage = Stage { node, name, agent, lease, told, sequence: 1 };
+        self.tell(&view, &stage).await?;
+        Ok(stage)
     }
 
     /// Tells what changed since the last message.
@@ -249,32 +258,81 @@ impl Session {
         self.send_body(session_response::Body::Increment(message)).await
     }
 
-    /// Writes statuses to the log; what is committed, or wanted by nobody, is acknowledged.
-    fn report(
+    /// Writes statuses to the log, beside the session's other work.
+    async fn report(
         &self,
-        node: NodeId,
-        name: Name,
+        stage: &Stage,
         batch: pb::StatusBatch,
-    ) -> impl Future<Output = Result<pb::StatusAck, SessionError>> + use<> {
-        let proposer = self.dispatcher.core.proposer.clone();
-        let term = self.leading.fence.term;
-        async move {
-            let mut marks = Vec::new();
-            let mut reports: Vec<Report> = Vec::new();
-            for status in batch.statuses.into_iter().take(MAX_BATCH) {
-                marks.push(pb::StatusMark { task_id: status.task_id, seq: status.seq });
-                let task = status.task_id;
-                match Report::try_from(status) {
-                    Ok(report) => reports.push(report),
-                    Err(invalid) => warn!(node = %name, task, %invalid, "a status was not readable"),
-                }
+    ) -> Result<impl Future<Output = Result<pb::StatusAck, WriteError>> + use<>, SessionError> {
+        let count = batch.statuses.len();
+        if count > statuses::MAX_BATCH {
+            metrics::agent_statuses_refused("too-many", count as u64);
+            let text = format!("a batch of {count} statuses is too large: at most {}", statuses::MAX_BATCH);
+            return self.refuse("BATCH_TOO_LARGE", text).await;
+        }
+        let core = self.dispatcher.core.clone();
+        Ok(statuses::write(core, self.leading.clone(), stage.node, stage.name.clone(), batch))
+    }
+
+    /// What a heartbeat tells. An agent that holds another set than the newest one that it was told gets it anew.
+    async fn heartbeat(&self, stage: &mut Stage, beat: pb::Heartbeat) -> Result<(), SessionError> {
+        let differs = beat.applied_sequence == stage.sequence && beat.set_hash != set::hash(&stage.told);
+        self.dispatcher.memory.note(stage.node, beat);
+        if differs {
+            warn!(node = %stage.name, sequence = stage.sequence, "the agent holds another set than it was told");
+            self.complete(stage, "mismatch").await?;
+        }
+        Ok(())
+    }
+
+    /// The complete set, within a session: what runs as it should is not touched by it.
+    async fn complete(&self, stage: &mut Stage, reason: &str) -> Result<(), SessionError> {
+        metrics::agent_resyncs(reason, 1);
+        let view = self.dispatcher.core.node.view();
+        stage.told = set::wanted(&view, stage.node);
+        stage.sequence += 1;
+        self.tell(&view, stage).await
+    }
+
+    /// Sends all of `stage.told` under its number.
+    async fn tell(&self, view: &State, stage: &Stage) -> Result<(), SessionError> {
+        let complete = set::difference(view, &Told::new(), &stage.told);
+        let message = pb::AssignmentSet {
+            fence: Some(self.fence()),
+            applies_to: 0,
+            results_in: stage.sequence,
+            assignments: complete.assignments,
+            removals: Vec::new(),
+            set_hash: set::hash(&stage.told),
+        };
+        metrics::agent_assignments_sent("complete", 1);
+        self.send_body(session_response::Body::Complete(message)).await
+    }
+
+    /// How long until the next complete set: not of all agents at once.
+    fn until_resync(&self) -> Duration {
+        let resync = self.dispatcher.resync;
+        Rng::from_entropy().duration_between(resync - resync / 5, resync)
+    }
+
+    /// A node's machine changed.
+    async fn changed(&self, stage: &Stage, facts: pb::NodeFacts) -> Result<(), SessionError> {
+        let hello = pb::Hello {
+            node: stage.name.to_string(),
+            agent_id: stage.agent.clone(),
+            facts: Some(facts),
+            ..pb::Hello::default()
+        };
+        self.register(&hello).await.map(|_| ())
+    }
+
+    /// The words of a session that a newer one has replaced have no effect; statuses among them are counted.
+    fn discard(&mut self) {
+        for _ in 0..MOST_LATE {
+            let Some(Ok(Some(message))) = self.inbound.message().now_or_never() else { return };
+            if let Some(session_request::Body::Status(batch)) = message.body {
+                metrics::agent_statuses_refused("superseded", batch.statuses.len() as u64);
             }
-            if !reports.is_empty() {
-                let command = Command::ReportStatuses { node, reports };
-                metrics::agent_status_batches(1);
-                proposer.submit_fenced(Actor::Agent(name), term, command).await?;
-            }
-            Ok(pb::StatusAck { marks })
         }
     }
 

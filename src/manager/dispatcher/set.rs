@@ -22,11 +22,11 @@ impl Difference {
     }
 }
 
-/// The tasks that `node` should know of: all that have not ended.
+/// The tasks that `node` should know of: all of its own.
 ///
-/// An ended task is removed from the set; its agent then removes the container.
+/// An ended task stays in the set until it is forgotten: so long its agent keeps the container, and with it the log.
 pub(super) fn wanted(view: &State, node: NodeId) -> Told {
-    view.tasks_on(node).filter(|t| !t.status.state.is_terminal()).map(|t| (t.id, Wanted::of(t))).collect()
+    view.tasks_on(node).map(|t| (t.id, Wanted::of(t))).collect()
 }
 
 /// What changed from `told` to `wanted`.

@@ -41,6 +41,13 @@ impl Liveness {
         lock(&self.heard).insert(node, self.clock.monotonic());
     }
 
+    /// How long ago the node was heard in this term; `None` when it was not.
+    #[must_use]
+    pub fn quiet(&self, node: NodeId) -> Option<Duration> {
+        let heard = lock(&self.heard).get(&node).copied()?;
+        Some(self.clock.monotonic().since(heard))
+    }
+
     /// Compares what was heard with the lease of the cluster.
     #[must_use]
     pub fn silence(&self, view: &State) -> Silence {

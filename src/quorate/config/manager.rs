@@ -110,6 +110,7 @@ fn read(layers: &mut Layers) -> Option<Loaded> {
         consensus,
         security,
         settings,
+        resync: quorate_manager::RESYNC,
         version,
     };
     Some(Loaded { config, log })

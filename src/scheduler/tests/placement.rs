@@ -6,8 +6,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use quorate_base::time::Timestamp;
 use quorate_model::{
-    Constraint, JobId, JobKind, JobSpec, NodeFacts, NodeId, NodeStatus, Port, Resources, RuntimeKind, Slot,
-    Strategy, TaskId,
+    Constraint, JobId, JobKind, JobSpec, NodeCondition, NodeFacts, NodeId, NodeStatus, Port, Resources,
+    RuntimeKind, Slot, Strategy, TaskId,
 };
 use quorate_scheduler::{Scheduled, schedule};
 use quorate_state::{
@@ -232,6 +232,23 @@ fn a_down_node_gets_nothing() {
     let web = submit(&mut lab, service("web", room(100, 64)), 4);
     settle(&mut lab);
     assert_eq!(copies(&lab, web), [(nodes[1], 2), (nodes[2], 2)].into());
+}
+
+#[test]
+fn a_node_under_pressure_gets_nothing_new_and_says_why() {
+    let mut lab = Lab::new();
+    let calm = lab.node(1, room(4000, 4096)).unwrap();
+    let mut short = facts(room(4000, 4096));
+    short.conditions.insert(NodeCondition::DiskPressure, "95 % of the disk is used".to_owned());
+    lab.node_with(2, short).unwrap();
+    let web = submit(&mut lab, service("web", room(3000, 64)), 2);
+    settle(&mut lab);
+    assert_eq!(copies(&lab, web), [(calm, 1)].into());
+    assert_eq!(
+        reasons(&lab),
+        ["1 of 2 nodes: takes no new tasks under disk-pressure: 95 % of the disk is used; \
+          1 of 2 nodes: need 3 CPU, best free 1"]
+    );
 }
 
 #[test]

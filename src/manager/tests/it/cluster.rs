@@ -9,7 +9,7 @@ use quorate_pki::Security;
 use quorate_raft::RaftConfig;
 use quorate_wire::api::{
     cluster_service_client::ClusterServiceClient, job_service_client::JobServiceClient,
-    task_service_client::TaskServiceClient,
+    node_service_client::NodeServiceClient, task_service_client::TaskServiceClient,
 };
 use tempfile::TempDir;
 use tonic::transport::Channel;
@@ -35,8 +35,14 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Starts `count` managers and waits until they have a leader that serves.
     pub(crate) async fn start(count: usize) -> Self {
+        Self::start_with(count, |_| {}).await
+    }
+
+    /// The same, each configured by `change`.
+    pub(crate) async fn start_with(count: usize, change: impl Fn(&mut ManagerConfig)) -> Self {
         let mut cluster = Self::prepare(count).await;
         for member in 0..count {
+            change(&mut cluster.members[member].config);
             cluster.run(member).await;
         }
         cluster.leader().await;
@@ -126,6 +132,10 @@ impl Cluster {
         TaskServiceClient::new(channel(&self.members[at].addresses.api.to_string()))
     }
 
+    pub(crate) fn nodes(&self, at: usize) -> NodeServiceClient<Channel> {
+        NodeServiceClient::new(channel(&self.members[at].addresses.api.to_string()))
+    }
+
     pub(crate) fn cluster(&self, at: usize) -> ClusterServiceClient<Channel> {
         ClusterServiceClient::new(channel(&self.members[at].addresses.api.to_string()))
     }
@@ -167,6 +177,7 @@ fn config(name: &Name, dir: &Path) -> ManagerConfig {
         consensus: RaftConfig::default(),
         security: Security::PlaintextLoopback,
         settings: Settings { node_lease: Duration::from_secs(3), ..Settings::default() },
+        resync: quorate_manager::RESYNC,
         version: "test".to_owned(),
     }
 }

@@ -8,4 +8,5 @@ mod http;
 mod reads;
 mod relays;
 mod store;
+mod words;
 mod writes;

@@ -137,6 +137,15 @@ impl Client {
         &self.options
     }
 
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.shared.clock
+    }
+
+    /// A source of randomness of its own.
+    pub(crate) fn fork_rng(&self, name: &str) -> Rng {
+        lock(&self.shared.rng).fork(name)
+    }
+
     /// The caller's request id, checked, or a fresh one.
     pub(crate) fn request_id(&self, given: &str) -> Result<String, ClientError> {
         if given.is_empty() {
@@ -161,7 +170,7 @@ impl Client {
         let clock = &self.shared.clock;
         let start = clock.monotonic();
         let deadline = start.saturating_add(self.options.deadline);
-        let rng = lock(&self.shared.rng).fork(name);
+        let rng = self.fork_rng(name);
         let mut attempts = Attempts::new(rng, self.options.backoff, self.options.try_limit, start, deadline);
         let mut progress = Progress::default();
         while let Some(next) = attempts.next(self.shared.set.candidates(kind != Kind::Read)) {
@@ -208,7 +217,7 @@ impl Client {
     }
 
     /// Remembers what a failure tells about the cluster; whether it named another endpoint to go to.
-    fn note(&self, address: &str, failure: &Failure) -> bool {
+    pub(crate) fn note(&self, address: &str, failure: &Failure) -> bool {
         let set = &self.shared.set;
         match failure {
             Failure::NotConnected(_) | Failure::Lost(_) => set.failed(address),
@@ -277,7 +286,11 @@ where
 }
 
 /// The error for the caller when trying again cannot help.
-fn final_answer(failure: &Failure, address: &str, request_id: Option<&str>) -> Option<ClientError> {
+pub(crate) fn final_answer(
+    failure: &Failure,
+    address: &str,
+    request_id: Option<&str>,
+) -> Option<ClientError> {
     match failure {
         Failure::NotConnected(_) | Failure::Lost(_) => None,
         Failure::Api(error) => match error.reason.retry() {

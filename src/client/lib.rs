@@ -16,9 +16,11 @@ mod set;
 mod status;
 #[cfg(test)]
 mod test;
+mod watch;
 
 pub use client::{Client, Options};
 pub use error::{ClientError, Try};
 pub use exec::{Exec, Input};
 pub use logs::{LogEvent, Logs};
 pub use status::ManagerAnswer;
+pub use watch::{Watch, WatchEvent};

@@ -21,16 +21,17 @@ def says(text):
 
 @contextmanager
 def claim(text):
-    """A claim that holds if the block under it ends, and is a violation if it fails."""
+    """A claim that holds if the block under it ends, and is a violation if it fails. Gives a list for figures."""
     says(text)
+    figures = []
     try:
-        yield
+        yield figures
     except grpc.RpcError as error:
         _tell(broken=f"{text}: {error.code().name}: {error.details()}")
     except Exception as error:  # pylint: disable=broad-except
         _tell(broken=f"{text}: {type(error).__name__}: {error}")
     else:
-        _tell(held=text)
+        _tell(held=": ".join([text, *figures]))
 
 
 def _ask(what, manager):

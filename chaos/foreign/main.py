@@ -42,6 +42,7 @@ def run(root, addresses):
     import calls
     import over_http
     import standard
+    import watching
     from api import Manager, until
     from harness import done
 
@@ -60,6 +61,11 @@ def run(root, addresses):
     calls.check_errors(follower)
     over_http.check_json(managers, follower)
     over_http.check_grpc_web(follower)
+    watching.check_replays(managers)
+    watching.check_refusals(follower)
+    over_http.check_events(managers)
+    watching.check_through_kills(managers)
+    leader = until("one leader", 20, led_by)
     config = pathlib.Path(root) / "config" / "clients" / "service_config.json"
     calls.check_service_config(managers, config, leader)
     for manager in managers:

@@ -105,3 +105,36 @@ def check_grpc_web(manager):
                 frames[flags], answer = answer[5 : 5 + size], answer[5 + size :]
             same(job_pb2.GetJobResponse.FromString(frames[0]).job.name, "curl", "the job")
             assert b"grpc-status:0" in frames[0x80].replace(b" ", b""), str(frames[0x80])
+
+
+def _events(manager, query, options=(), seconds=2):
+    """The server-sent events of some seconds: id, name and data of each."""
+    command = ["curl", "--silent", "--no-buffer", "--max-time", str(seconds), *options]
+    command.append(f"http://{manager.address}/api/watch?{query}")
+    # Curl ends by its own clock (28): the stream goes on.
+    answer = subprocess.run(command, check=False, capture_output=True, timeout=30)
+    same(answer.returncode, 28, "how curl ended")
+    events = []
+    for block in answer.stdout.decode().split("\n\n")[:-1]:
+        fields = dict(line.split(": ", 1) for line in block.split("\n"))
+        events.append((int(fields.get("id", 0)), fields["event"], json.loads(fields["data"])))
+    return events
+
+
+def check_events(managers):
+    """A watch as server-sent events, resumed on another manager as a browser does it."""
+    query = "kinds=job&job=curl"
+    with claim("curl: a watch as server-sent events begins with a snapshot and a bookmark"):
+        events = _events(managers[0], query)
+        same([name for _, name, _ in events][:2], ["snapshot", "bookmark"], "the first events")
+        same(events[0][2]["changes"][0]["job"]["name"], "curl", "the job")
+        reached = events[-1][0]
+    with claim("curl: Last-Event-ID resumes on another manager, with what was changed meanwhile alone"):
+        status, _, answer = post(managers[1], "ScaleJob", {"name": "curl", "replicas": 1})
+        same(status, 200, "the status")
+        events = _events(managers[2], query, ["--header", f"last-event-id: {reached}"])
+        assert "snapshot" not in [name for _, name, _ in events], str(events)
+        ids = [number for number, _, _ in events if number]
+        assert ids == sorted(ids) and all(number >= reached for number in ids), str(ids)
+        changes = [(number, c["kind"]) for number, name, data in events if name == "change" for c in data["changes"]]
+        assert (int(answer["revision"]), "CHANGE_KIND_UPDATED") in changes, f"{answer['revision']} not in {changes}"

@@ -34,8 +34,12 @@ answers!(
     PlanJobResponse,
     GetTaskResponse,
     ListTasksResponse,
+    StopTaskResponse,
+    RestartTaskResponse,
+    SignalTaskResponse,
     GetNodeResponse,
-    ListNodesResponse
+    ListNodesResponse,
+    ListUsageResponse
 );
 
 /// A stream that was opened: what comes says who gives it.

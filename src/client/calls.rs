@@ -75,10 +75,18 @@ calls! {
     Read get_task(GetTaskRequest) -> GetTaskResponse, TaskServiceClient;
     /// Returns a page of tasks.
     Read list_tasks(ListTasksRequest) -> ListTasksResponse, TaskServiceClient;
+    /// Stops a task; its job gets another one. An empty `request_id` is filled in.
+    Write stop_task(StopTaskRequest) -> StopTaskResponse, TaskServiceClient;
+    /// Restarts a task in place. An empty `request_id` is filled in.
+    Write restart_task(RestartTaskRequest) -> RestartTaskResponse, TaskServiceClient;
+    /// Sends a signal to a task's main process. An empty `request_id` is filled in.
+    Write signal_task(SignalTaskRequest) -> SignalTaskResponse, TaskServiceClient;
     /// Returns one node.
     Read get_node(GetNodeRequest) -> GetNodeResponse, NodeServiceClient;
     /// Returns a page of nodes.
     Read list_nodes(ListNodesRequest) -> ListNodesResponse, NodeServiceClient;
+    /// Returns what nodes and their tasks use at the moment.
+    Read list_usage(ListUsageRequest) -> ListUsageResponse, NodeServiceClient;
     /// Returns what one manager knows of the cluster. [`Client::cluster_status_each`] asks all of them.
     Read get_cluster_status(GetClusterStatusRequest) -> GetClusterStatusResponse, ClusterServiceClient;
     /// Returns the managers.

@@ -9,6 +9,8 @@ use quorate_pki::Security;
 
 use super::complete;
 pub(crate) use super::daemon_args::{AgentRunArgs, AgentVerb, FleetArgs, ManagerRunArgs, ManagerVerb};
+use super::exec::ExecArgs;
+use super::logs::LogsArgs;
 pub(crate) use super::verbs::*;
 use crate::render::Style;
 
@@ -206,6 +208,10 @@ pub(crate) enum Command {
     },
     /// List tasks: where they run, or why they do not
     Ps(PsArgs),
+    /// Show what a task or all tasks of a job wrote
+    Logs(LogsArgs),
+    /// Run a command in a task's container
+    Exec(ExecArgs),
     /// Stop jobs
     Stop(StopArgs),
     /// Set the replicas of services

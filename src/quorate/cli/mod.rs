@@ -7,13 +7,16 @@ mod context;
 mod contexts;
 mod daemon_args;
 mod display;
+mod exec;
 pub(crate) mod help;
 mod job;
+mod logs;
 mod node;
 mod pages;
 mod plan;
 mod print;
 mod task;
+mod task_verbs;
 mod verbs;
 mod verdict;
 mod wait;
@@ -86,6 +89,11 @@ async fn client_verb(verb: Command, context: Context) -> Result<(), Failure> {
         Command::Status { job: Some(job) } | Command::Job { verb: JobVerb::Status { job } } => {
             job::status(context, &job).await
         }
+        Command::Logs(args) | Command::Task { verb: TaskVerb::Logs(args) } => logs::run(context, args).await,
+        Command::Exec(args) | Command::Task { verb: TaskVerb::Exec(args) } => exec::run(context, args).await,
+        Command::Task { verb: TaskVerb::Stop(args) } => task_verbs::stop(context, args).await,
+        Command::Task { verb: TaskVerb::Restart(args) } => task_verbs::restart(context, args).await,
+        Command::Task { verb: TaskVerb::Signal(args) } => task_verbs::signal(context, args).await,
         Command::Status { job: None } => cluster::overview(context).await,
         Command::Ps(args) | Command::Task { verb: TaskVerb::Ls(args) } => task::list(context, args).await,
         Command::Job { verb: JobVerb::Ls(args) } => job::list(context, args).await,

@@ -4,6 +4,9 @@ use clap::{Args, Subcommand};
 use clap_complete::ArgValueCandidates;
 
 use super::complete;
+use super::exec::ExecArgs;
+use super::logs::LogsArgs;
+use super::task_verbs::{SignalArgs, TaskWriteArgs};
 use crate::document::Format;
 use crate::render::table::Filter;
 
@@ -74,6 +77,16 @@ pub(crate) enum TaskVerb {
         #[arg(add = ArgValueCandidates::new(complete::tasks))]
         task: String,
     },
+    /// Show what a task wrote
+    Logs(LogsArgs),
+    /// Run a command in a task's container
+    Exec(ExecArgs),
+    /// Stop tasks; their jobs get others in their places
+    Stop(TaskWriteArgs),
+    /// Restart tasks in place, on their nodes
+    Restart(TaskWriteArgs),
+    /// Send a task's main process a signal
+    Signal(SignalArgs),
 }
 
 /// What can be done with nodes.

@@ -65,6 +65,13 @@ impl Style {
         }
     }
 
+    /// One of several: neighbours in their own colours, so that lines of different tasks are told apart at a glance.
+    pub(crate) fn palette(self, number: u32, text: &str) -> String {
+        const CODES: [&str; 6] = ["36", "33", "32", "35", "34", "31"];
+        let code = CODES.get(number as usize % CODES.len()).copied().unwrap_or("0");
+        self.wrap(code, text)
+    }
+
     fn wrap(self, code: &str, text: &str) -> String {
         if self.0 { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }

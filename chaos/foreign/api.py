@@ -8,9 +8,22 @@ from grpc_status import rpc_status
 from quorate.api.v1 import cluster_pb2, cluster_pb2_grpc, job_pb2, job_pb2_grpc, task_pb2_grpc
 from quorate.common.v1 import meta_pb2, spec_pb2
 
+from harness import same
+
 DOMAIN = "quorate.dev"
 DEADLINE = 10
+# A restarted manager is tried again soon, and no channel inherits the back-off of another.
+OPTIONS = [
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 500),
+]
 DETAILS = [error_details_pb2.ErrorInfo, error_details_pb2.BadRequest, error_details_pb2.RetryInfo]
+
+
+def channel(address):
+    return grpc.insecure_channel(address, OPTIONS)
 
 
 class Manager:
@@ -19,11 +32,7 @@ class Manager:
     def __init__(self, name, address):
         self.name = name
         self.address = address
-        self.connect()
-
-    def connect(self):
-        """A fresh channel: an old one waits out its back-off after a restart."""
-        self.channel = grpc.insecure_channel(self.address)
+        self.channel = channel(address)
         self.jobs = job_pb2_grpc.JobServiceStub(self.channel)
         self.tasks = task_pb2_grpc.TaskServiceStub(self.channel)
         self.cluster = cluster_pb2_grpc.ClusterServiceStub(self.channel)
@@ -87,3 +96,17 @@ def until(what, limit, look):
             return answer
         assert time.monotonic() < end, f"not within {limit} s: {what}"
         time.sleep(0.02)
+
+
+def leader_of(managers):
+    """The name of the manager that all say to be the leader."""
+
+    def agreed():
+        try:
+            leaders = {manager.status().meta.leader for manager in managers}
+        except grpc.RpcError as error:
+            same(error.code(), grpc.StatusCode.UNAVAILABLE, "the code of a manager that is away")
+            return None
+        return leaders.pop() if len(leaders) == 1 and "" not in leaders else None
+
+    return until("one leader", 20, agreed)

@@ -5,7 +5,7 @@ import json
 import grpc
 from quorate.api.v1 import job_pb2, job_pb2_grpc
 
-from api import DEADLINE, Failure, get, refused, spec, until
+from api import DEADLINE, Failure, get, leader_of, refused, spec, until
 from harness import claim, kill, same, settle, start
 from standard import NOT_SERVING, SERVING, health
 
@@ -78,8 +78,8 @@ def check_without_quorum(managers, probe):
         for manager in others:
             start(manager.name)
         settle()
+        leader_of(managers)
         for manager in managers:
-            manager.connect()
             failure = refused(lambda m=manager: m.jobs.GetJob(get("late"), timeout=DEADLINE))
             same(failure.reason, "JOB_NOT_FOUND", f"the answer of {manager.name}")
 

@@ -43,16 +43,11 @@ def run(root, addresses):
     import over_http
     import standard
     import watching
-    from api import Manager, until
+    from api import Manager, leader_of
     from harness import done
 
     managers = [Manager(*address.split("=", 1)) for address in addresses]
-
-    def led_by():
-        leaders = {m.status().meta.leader for m in managers}
-        return leaders.pop() if len(leaders) == 1 and "" not in leaders else None
-
-    leader = until("one leader", 20, led_by)
+    leader = leader_of(managers)
     follower = next(m for m in managers if m.name != leader)
     services = described()
     standard.check_health(managers, leader, services)
@@ -65,11 +60,9 @@ def run(root, addresses):
     watching.check_refusals(follower)
     over_http.check_events(managers)
     watching.check_through_kills(managers)
-    leader = until("one leader", 20, led_by)
+    leader = leader_of(managers)
     config = pathlib.Path(root) / "config" / "clients" / "service_config.json"
     calls.check_service_config(managers, config, leader)
-    for manager in managers:
-        manager.connect()
     calls.check_without_quorum(managers, over_http.check_retry_after)
     done()
 

@@ -12,7 +12,7 @@ import grpc
 from quorate.api.v1 import job_pb2, task_pb2, watch_pb2, watch_pb2_grpc
 from quorate.common.v1 import meta_pb2
 
-from api import DEADLINE, Failure, refused, spec, until
+from api import DEADLINE, Failure, channel, leader_of, refused, spec, until
 from harness import claim, kill, same, says, settle, start
 
 NAMESPACE = "watched"
@@ -93,8 +93,8 @@ class Watcher(threading.Thread):
 
     def _follow(self, manager):
         """One stream, to its end. What is not finished of a revision is forgotten."""
-        with grpc.insecure_channel(manager.address) as channel:
-            self.call = watch_pb2_grpc.WatchServiceStub(channel).Watch(request(self.copy.reached))
+        with channel(manager.address) as own:
+            self.call = watch_pb2_grpc.WatchServiceStub(own).Watch(request(self.copy.reached))
             messages = []
             try:
                 for message in self.call:
@@ -206,7 +206,7 @@ def check_through_kills(managers, rounds=3):
     """The leader is killed under a watcher that follows it, while jobs come and go."""
     watcher, writer = Watcher(managers), Writer(managers)
     with claim(f"a watch through {rounds} kills of the leader, resumed on other managers: no gap, no duplicate") as figures:
-        leader = _leader(managers)
+        leader = leader_of(managers)
         watcher.begin = [m.name for m in managers].index(leader)
         watcher.start()
         writer.start()
@@ -231,7 +231,7 @@ def check_through_kills(managers, rounds=3):
 
 
 def _kill_round(managers, watcher, writer):
-    leader = _leader(managers)
+    leader = leader_of(managers)
     # The watcher follows the leader when it dies.
     if watcher.at != leader:
         watcher.begin = [m.name for m in managers].index(leader) - 1
@@ -248,17 +248,6 @@ def _kill_round(managers, watcher, writer):
     watcher.must_fit()
     start(leader)
     settle()
-    for manager in managers:
-        if manager.name == leader:
-            manager.connect()
-
-
-def _leader(managers):
-    def led_by():
-        leaders = {m.status().meta.leader for m in managers}
-        return leaders.pop() if len(leaders) == 1 and "" not in leaders else None
-
-    return until("one leader", 20, led_by)
 
 
 def check_replays(managers):

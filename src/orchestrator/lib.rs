@@ -16,6 +16,7 @@ mod ended;
 mod nodes;
 mod placement;
 mod reaper;
+mod rehearse;
 mod restart;
 mod rollout;
 mod seat;
@@ -27,6 +28,7 @@ use quorate_model::NodeId;
 use quorate_state::{Command, State};
 
 pub use bounds::{MAX_CREATED, MAX_LISTED, MAX_PASS, MAX_PLACED};
+pub use rehearse::{Rehearsal, SlotPlan, rehearse};
 
 /// When and by what knowledge a pass runs.
 #[derive(Debug, Clone, Copy)]

@@ -7,6 +7,7 @@ mod nodes;
 mod placement;
 mod properties;
 mod reaper;
+mod rehearsal;
 mod restart;
 mod rollout;
 mod room;

@@ -9,14 +9,15 @@ use quorate_base::RequestId;
 use quorate_pki::{Profile, Security};
 use quorate_wire::api::{
     ApplyJobRequest, DeleteJobRequest, GetClusterStatusRequest, GetClusterStatusResponse, GetJobRequest, Job,
-    JobSpec, ListJobsRequest, ListNodesRequest, ListTasksRequest, ManagerState, Node, Task,
-    cluster_service_client::ClusterServiceClient, job_service_client::JobServiceClient,
+    JobSpec, ListJobsRequest, ListNodesRequest, ListTasksRequest, ManagerState, Node, Task, WatchRequest,
+    WatchResponse, cluster_service_client::ClusterServiceClient, job_service_client::JobServiceClient,
     node_service_client::NodeServiceClient, task_service_client::TaskServiceClient,
+    watch_service_client::WatchServiceClient,
 };
 use quorate_wire::common::{Consistency, ReadOptions, ResponseMeta};
 use quorate_wire::status::{ApiError, Reason};
 use tonic::transport::Channel;
-use tonic::{Request, Status};
+use tonic::{Request, Status, Streaming};
 
 use crate::history::Outcome;
 
@@ -182,9 +183,21 @@ impl Api {
     /// # Errors
     /// When the manager does not answer.
     pub async fn tasks(&self, namespace: &str) -> Result<Vec<Task>> {
+        self.tasks_that(namespace, false).await
+    }
+
+    /// The same with those that ended, as long as they are kept.
+    ///
+    /// # Errors
+    /// When the manager does not answer.
+    pub async fn all_tasks(&self, namespace: &str) -> Result<Vec<Task>> {
+        self.tasks_that(namespace, true).await
+    }
+
+    async fn tasks_that(&self, namespace: &str, include_ended: bool) -> Result<Vec<Task>> {
         let (mut all, mut token) = (Vec::new(), String::new());
         loop {
-            let (page, next) = self.page_of_tasks(namespace, token).await?;
+            let (page, next) = self.page_of_tasks(namespace, include_ended, token).await?;
             all.extend(page);
             token = next;
             if token.is_empty() {
@@ -197,9 +210,15 @@ impl Api {
     ///
     /// # Errors
     /// When the manager does not answer.
-    pub async fn page_of_tasks(&self, namespace: &str, page_token: String) -> Result<(Vec<Task>, String)> {
+    pub async fn page_of_tasks(
+        &self,
+        namespace: &str,
+        include_ended: bool,
+        page_token: String,
+    ) -> Result<(Vec<Task>, String)> {
         let request = ListTasksRequest {
             namespace: namespace.to_owned(),
+            include_ended,
             page_size: PAGE,
             page_token,
             read: fresh(),
@@ -209,6 +228,16 @@ impl Api {
         let answer = client.list_tasks(with_deadline(request, ASK)).await;
         let page = self.understood("its tasks", answer)?;
         Ok((page.tasks, page.next_page_token))
+    }
+
+    /// Changes as they happen, until the manager ends or says why it does not tell them.
+    ///
+    /// # Errors
+    /// When it is not reached in time, or refuses.
+    pub async fn watch(&self, request: WatchRequest) -> Result<Streaming<WatchResponse>, Status> {
+        let mut client = WatchServiceClient::new(self.channel.clone()).max_decoding_message_size(PAGE_BYTES);
+        let opened = tokio::time::timeout(ASK, client.watch(request)).await;
+        Ok(opened.map_err(|_| Status::deadline_exceeded("no answer in time"))??.into_inner())
     }
 
     /// The nodes.

@@ -5,6 +5,7 @@
 pub mod ghosts;
 pub mod requests;
 pub mod tasks;
+pub mod watches;
 pub mod writes;
 
 use std::fmt;
@@ -41,6 +42,8 @@ pub enum Rule {
     NoStatusLost,
     /// Nothing runs that nobody wants.
     NoGhost,
+    /// A watch has no gap and no duplicate, in the order of revisions.
+    WatchesAreWhole,
     /// A client in another language sees what the API promises.
     OthersSeeTheSame,
 }
@@ -58,6 +61,7 @@ impl fmt::Display for Rule {
             Self::InstancesUntouched => "the same containers and processes run",
             Self::NoStatusLost => "no status is lost",
             Self::NoGhost => "nothing runs that nobody wants",
+            Self::WatchesAreWhole => "a watch has no gap, no duplicate and the right order",
             Self::OthersSeeTheSame => "clients in other languages see what the API promises",
         })
     }

@@ -4,6 +4,7 @@ pub mod agent_faults;
 pub mod foreign;
 pub mod kill_agents;
 pub mod kill_leader;
+pub mod watch;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -17,6 +17,7 @@ pub mod report;
 pub mod term;
 pub mod truth;
 pub mod wait;
+pub mod watcher;
 pub mod workload;
 
 use quorate_base::TaskGroup;

@@ -11,7 +11,7 @@ use quorate_base::{Clock, RequestIds, Rng};
 use quorate_chaos::check::Violation;
 use quorate_chaos::cluster::{Cluster, Plan as ClusterPlan, scratch};
 use quorate_chaos::demo::runtime::{Choice, choose};
-use quorate_chaos::drills::{foreign, kill_agents, kill_leader};
+use quorate_chaos::drills::{foreign, kill_agents, kill_leader, watch};
 use quorate_chaos::term::Term;
 use quorate_chaos::workload::{On, Plan as WritePlan};
 use quorate_chaos::{bench, demo, drills};
@@ -39,6 +39,8 @@ enum Command {
     KillLeader(KillLeaderArgs),
     /// SIGKILL on agents, a task that crashes while all managers are dead, agents killed, paused and cut off under load.
     KillAgents(KillAgentsArgs),
+    /// Watchers on different managers over many kills of the leader: no gap, no duplicate, the right order.
+    Watch(WatchArgs),
     /// A client in Python and curl against every manager, through the loss of the leader.
     Foreign(ForeignArgs),
     /// Prints how fast things are.
@@ -103,6 +105,25 @@ struct KillAgentsArgs {
     /// How many there are.
     #[arg(long, default_value_t = 6)]
     standing: u32,
+    /// Keep logs, configuration and data afterwards.
+    #[arg(long)]
+    keep: bool,
+}
+
+#[derive(Debug, Args)]
+struct WatchArgs {
+    /// Kills of the leader.
+    #[arg(long, default_value_t = 100)]
+    rounds: u32,
+    /// Watchers from the begin; as many again come on the way.
+    #[arg(long, default_value_t = 6)]
+    watchers: usize,
+    /// Clients that write meanwhile.
+    #[arg(long, default_value_t = 4)]
+    writers: usize,
+    /// Decides what clients do; drawn when absent, and printed.
+    #[arg(long)]
+    seed: Option<u64>,
     /// Keep logs, configuration and data afterwards.
     #[arg(long)]
     keep: bool,
@@ -183,6 +204,7 @@ async fn run(cli: Cli) -> Result<Ended> {
         Command::Demo(args) => run_demo(quorate, root, args, &term).await,
         Command::KillLeader(args) => Box::pin(run_kill_leader(quorate, args, &term)).await,
         Command::KillAgents(args) => Box::pin(run_kill_agents(quorate, args, &term)).await,
+        Command::Watch(args) => Box::pin(run_watch(quorate, args, &term)).await,
         Command::Foreign(args) => Box::pin(run_foreign(quorate, root, args, &term)).await,
         Command::Bench(args) => {
             let plan = bench::Plan {
@@ -257,6 +279,18 @@ async fn run_kill_agents(quorate: PathBuf, args: KillAgentsArgs, term: &Term) ->
     let drilled =
         guarded(Box::pin(async { Ok(verdict(&kill_agents::drill(&mut cluster, &plan, term).await?, term)) }))
             .await;
+    finish(cluster, drilled, args.keep, term).await
+}
+
+async fn run_watch(quorate: PathBuf, args: WatchArgs, term: &Term) -> Result<Ended> {
+    let seed = args.seed.unwrap_or_else(|| Rng::from_entropy().below(1_000_000));
+    let rest = Duration::from_millis(20);
+    let writes = WritePlan { writers: args.writers, rest, seed, task_every: 4, again: 0.3 };
+    let plan = watch::Plan { rounds: args.rounds, watchers: args.watchers, writes };
+    let mut cluster = Cluster::lay_out(three_by_three(quorate, On::Fake, false))?;
+    term.say(&format!("seed {seed} · Logs, history and data: {}", cluster.folder().display()));
+    let drilled =
+        guarded(Box::pin(async { Ok(verdict(&watch::drill(&mut cluster, &plan, term).await?, term)) })).await;
     finish(cluster, drilled, args.keep, term).await
 }
 

@@ -33,11 +33,11 @@ pub struct Plan {
 
 /// One round.
 #[derive(Clone, Debug)]
-struct Round {
-    killed: String,
+pub(super) struct Round {
+    pub(super) killed: String,
     leader: String,
     term: u64,
-    recovery: Duration,
+    pub(super) recovery: Duration,
     catch_up: Duration,
     behind: u64,
 }
@@ -129,7 +129,8 @@ async fn watch(cluster: &mut Cluster, standing: &Standing, term: &Term) -> Resul
     .await
 }
 
-async fn round(cluster: &mut Cluster, run: &Run, number: u32, note: &Note) -> Result<Round> {
+/// SIGKILL on the leader, until all is well again.
+pub(super) async fn round(cluster: &mut Cluster, run: &Run, number: u32, note: &Note) -> Result<Round> {
     let clock = Clock::system();
     note.set("waiting for a whole cluster");
     let leader = cluster.ready(LIMIT, note).await?;

@@ -14,6 +14,8 @@ use crate::config::{AgentConfig, ConfigError, Storage};
 use crate::data_dir::{DataDir, DataDirError, Identity};
 use crate::facts;
 use crate::ledger::Ledger;
+use crate::machine::Machine;
+use crate::relay::Relays;
 use crate::reporter::Reporter;
 use crate::runner::Core;
 use crate::runtime::Runtime;
@@ -105,11 +107,21 @@ impl Agent {
             starts: identity.starts,
         });
         let node = config.node.clone();
-        let worker = Arc::new(Worker::new(Arc::clone(&core), node.clone(), tasks.child("tasks")));
-        let session = Session::new(Arc::clone(&core), Arc::clone(&worker), config, identity.clone());
+        let group = tasks.child("tasks");
+        let worker = Arc::new(Worker::new(Arc::clone(&core), node.clone(), group, config.orphan_grace));
+        let machine = Arc::new(Machine::new(&config));
+        let relays = Arc::new(Relays::new(
+            Arc::clone(&core),
+            Arc::clone(&worker),
+            config.security.clone(),
+            node.clone(),
+            tasks.child("relays"),
+        ));
+        let (held, identified) = (Arc::clone(&worker), identity.clone());
+        let session = Session::new(Arc::clone(&core), held, Arc::clone(&machine), relays, config, identified);
         let state = session.state();
         worker.resume();
-        spawn_loops(&tasks, &core, worker, session);
+        spawn_loops(&tasks, &core, worker, machine, session);
         tracing::info!(%node, agent = identity.agent_id, incarnation = identity.incarnation, "agent started");
         Ok(Self { node, identity, core, session: state, tasks, data_dir })
     }
@@ -181,9 +193,6 @@ fn build_runtimes(
     if let Some(docker) = &config.runtimes.docker {
         all.push(Arc::new(DockerRuntime::new(docker.clone(), clock.clone())));
     }
-    //DOCKER    if let Some(docker) = &config.runtimes.docker {
-    //DOCKER        all.push(Arc::new(DockerRuntime::new(docker.clone(), clock.clone())));
-    //DOCKER    }
     if let (Some(process), Some(data_dir)) = (&config.runtimes.process, data_dir) {
         let group = tasks.child("shims");
         let (shim, logs) = (process.shim.clone(), process.logs);
@@ -195,10 +204,21 @@ fn build_runtimes(
     all
 }
 
-fn spawn_loops(tasks: &TaskGroup, core: &Arc<Core>, worker: Arc<Worker>, session: Session) {
+fn spawn_loops(
+    tasks: &TaskGroup,
+    core: &Arc<Core>,
+    worker: Arc<Worker>,
+    machine: Arc<Machine>,
+    session: Session,
+) {
     let (owned, rng) = (Arc::clone(core), core.fork("ledger"));
     tasks.spawn(TaskKind::critical("ledger"), async move {
         owned.ledger.write(&owned.clock, rng).await;
+        Ok::<_, Infallible>(())
+    });
+    let measuring = Arc::clone(&worker);
+    tasks.spawn(TaskKind::critical("measure"), async move {
+        machine.measure(&measuring).await;
         Ok::<_, Infallible>(())
     });
     tasks.spawn(TaskKind::critical("sweep"), async move {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use quorate_model::{InvalidList, Name, NodeFacts, Resources, RuntimeKind};
 use quorate_pki::{EndpointError, Profile, Security};
@@ -72,6 +73,8 @@ pub struct DockerConfig {
     pub socket: Option<PathBuf>,
     /// Bounds of what the engine keeps of a container's output.
     pub logs: LogLimits,
+    /// Logins to registries, in the form of Docker's `config.json`; `None` = the usual file, if it exists.
+    pub auth_file: Option<PathBuf>,
 }
 
 /// The runtimes that the agent offers.
@@ -117,6 +120,31 @@ pub struct AgentConfig {
     pub capacity: Option<Resources>,
     /// The runtimes it offers.
     pub runtimes: RuntimeConfig,
+    /// How long a container that no task has is left alone.
+    pub orphan_grace: Duration,
+    /// When disk and memory count as short; `None` = never (simulated machines).
+    pub pressure: Option<Pressure>,
+}
+
+/// How long a container that no task has is left alone, unless configured otherwise.
+pub const ORPHAN_GRACE: Duration = Duration::from_secs(60);
+
+/// When a machine counts as short of disk or memory: it then takes no new tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pressure {
+    /// Used share of a file system from which it is short, in percent.
+    pub disk_used_percent: u8,
+    /// Free bytes of a file system below which it is short.
+    pub disk_free_bytes: u64,
+    /// Share of memory that is available below which it is short, in percent.
+    pub memory_available_percent: u8,
+}
+
+impl Default for Pressure {
+    /// 90 % used or less than 2 GiB free; less than 5 % of memory available.
+    fn default() -> Self {
+        Self { disk_used_percent: 90, disk_free_bytes: 2 << 30, memory_available_percent: 5 }
+    }
 }
 
 /// Why a configuration cannot work.
@@ -195,6 +223,8 @@ mod tests {
             reserved: Resources::default(),
             capacity: None,
             runtimes: RuntimeConfig { fake: Some(FakeStore::new()), ..RuntimeConfig::default() },
+            orphan_grace: ORPHAN_GRACE,
+            pressure: None,
         }
     }
 

@@ -9,7 +9,7 @@ use quorate_pki::Security;
 use thiserror::Error;
 
 use crate::agent::{Agent, AgentStatus, StartError};
-use crate::config::{AgentConfig, RuntimeConfig, Storage};
+use crate::config::{AgentConfig, ORPHAN_GRACE, RuntimeConfig, Storage};
 use crate::runtime::fake::FakeStore;
 
 /// What a fleet is made of.
@@ -110,5 +110,7 @@ fn member(config: &FleetConfig, node: Name, store: &FakeStore) -> AgentConfig {
         reserved: Resources::default(),
         capacity: Some(config.capacity),
         runtimes: RuntimeConfig { fake: Some(store.clone()), ..RuntimeConfig::default() },
+        orphan_grace: ORPHAN_GRACE,
+        pressure: None,
     }
 }

@@ -12,6 +12,8 @@ mod durable;
 mod facts;
 pub mod fleet;
 mod ledger;
+mod machine;
+mod relay;
 mod reporter;
 mod runner;
 pub mod runtime;

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use quorate_base::sync::lock;
 use quorate_base::{Backoff, Clock, Delays, Mono, Rng};
-use quorate_model::{TaskId, TaskState};
+use quorate_model::{TaskEventKind, TaskId, TaskState};
 use quorate_telemetry::metrics;
 use tokio::sync::watch;
 
-use crate::ledger::{Contents, Ledger};
+use crate::ledger::{Change, Contents, Ledger};
 use crate::reporter::Reporter;
 use crate::runtime::set::Runtimes;
 use crate::runtime::{Runtime, Work};
-use crate::step::{Action, Fault, FaultClass, Order, Seen, Step, View, step};
+use crate::step::{Action, Fault, FaultClass, Order, Seen, Step, View, is_news, step};
 
 /// Between looks at a runtime in trouble.
 const TROUBLE: Backoff = Backoff::doubling(Duration::from_millis(100), Duration::from_secs(10));
@@ -51,6 +51,15 @@ impl Core {
 pub(crate) struct Wish {
     pub(crate) desired: TaskState,
     pub(crate) removed: bool,
+    pub(crate) restarts_asked: u32,
+}
+
+/// What a step came to.
+struct Turn {
+    action: Action,
+    /// Whether a restart that a user asked for is now done for good.
+    restarts: bool,
+    change: Change,
 }
 
 /// Drives one task.
@@ -77,8 +86,8 @@ impl Runner {
         runtime: Arc<dyn Runtime>,
         wish: watch::Receiver<Wish>,
     ) -> Self {
-        let order =
-            Order { desired: TaskState::Ready, removed: false, restart, pull: work.spec.image.is_some() };
+        let pull = work.spec.image.is_some();
+        let order = Order { desired: TaskState::Ready, removed: false, restart, pull, restarts_asked: 0 };
         let trouble = TROUBLE.delays(core.fork("trouble"));
         let id = work.unit.task;
         let fresh = core
@@ -88,15 +97,21 @@ impl Runner {
             .get(&id)
             .is_some_and(|held| held.record.status.state <= TaskState::Accepted);
         let taken = fresh.then(|| core.clock.monotonic());
-        Self { core, id, work, runtime, order, wish, view: View::default(), trouble, taken }
+        let view = View { adopting: !fresh, ..View::default() };
+        Self { core, id, work, runtime, order, wish, view, trouble, taken }
     }
 
     /// Runs until the task is forgotten, or until nobody wishes anything any more.
     pub(crate) async fn run(mut self) {
         loop {
-            let Wish { desired, removed } = *self.wish.borrow_and_update();
+            let Wish { desired, removed, restarts_asked } = *self.wish.borrow_and_update();
             (self.order.desired, self.order.removed) = (desired, removed);
-            let Some(action) = self.decide() else { return };
+            self.order.restarts_asked = restarts_asked;
+            let Some(Turn { action, restarts, change }) = self.decide() else { return };
+            if restarts {
+                // Before it is started: an agent that dies now must not restart it once more.
+                self.core.ledger.durable(change).await;
+            }
             if action == Action::Forget {
                 self.forget();
                 return;
@@ -108,13 +123,13 @@ impl Runner {
     }
 
     /// One step, written down and reported. `None` when the task is gone.
-    fn decide(&mut self) -> Option<Action> {
+    fn decide(&mut self) -> Option<Turn> {
         let now = self.core.clock.now();
         let core = &self.core;
         let take_turn = |contents: &mut Contents| {
             let Some(held) = contents.tasks.get_mut(&self.id) else { return (None, false) };
             let Step { mut record, action } = step(&self.order, &held.record, &self.view, now);
-            let news = record.status != held.record.status;
+            let news = is_news(&held.record.status, &record.status);
             if news {
                 record.status.seq = core.next_seq(held.record.status.seq);
                 let status = &record.status;
@@ -126,16 +141,18 @@ impl Runner {
             }
             let running = news && record.status.state == TaskState::Running;
             let changed = record != held.record;
+            let restarts = record.restarts_done != held.record.restarts_done;
             held.record = record;
-            (Some((action, running)), changed)
+            (Some((action, running, restarts)), changed)
         };
-        let (turn, _) = core.ledger.change_if(take_turn);
-        let (action, running) = turn?;
+        let (turn, change) = core.ledger.change_if(take_turn);
+        let (action, running, restarts) = turn?;
         if running && let Some(taken) = self.taken.take() {
             metrics::agent_task_start_duration("running", self.core.clock.monotonic().since(taken));
         }
-        (self.view.fault, self.view.started) = (None, false);
-        Some(action)
+        (self.view.fault, self.view.started, self.view.done) = (None, false, None);
+        self.view.adopting &= self.view.seen.is_none();
+        Some(Turn { action, restarts, change })
     }
 
     /// Performs an action. False when nobody wishes anything any more.
@@ -147,12 +164,13 @@ impl Runner {
                 self.saw("inspect", seen.map_err(unavailable));
             }
             Action::Pull => match changed_or(&mut self.wish, runtime.pull(&self.work)).await {
-                Some(Ok(())) => self.view.pulled = true,
+                Some(Ok(())) => (self.view.pulled, self.view.done) = (true, Some(TaskEventKind::Pulled)),
                 Some(Err(fault)) => self.saw("pull", Err(fault)),
                 None => {}
             },
             Action::Create => {
                 let seen = runtime.create(&self.work).await;
+                self.view.done = matches!(seen, Ok(Seen::Created)).then_some(TaskEventKind::Created);
                 self.saw("create", seen);
             }
             Action::Start => {

@@ -13,6 +13,7 @@ use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use quorate_base::sync::lock;
 use quorate_base::{Backoff, Mono};
+use quorate_model::NodeFacts;
 use quorate_pki::Profile;
 use quorate_telemetry::metrics;
 use quorate_wire::agent::agent_service_client::AgentServiceClient;
@@ -22,6 +23,8 @@ use tokio::sync::watch;
 use crate::config::AgentConfig;
 use crate::data_dir::Identity;
 use crate::facts;
+use crate::machine::Machine;
+use crate::relay::Relays;
 use crate::runner::Core;
 use crate::worker::Worker;
 use link::Link;
@@ -77,8 +80,6 @@ enum End {
     Broken(String),
     /// What was said cannot be continued: ask for the complete set.
     Gap(String),
-    /// The leader must hear of changed facts.
-    FactsChanged,
 }
 
 impl End {
@@ -89,7 +90,6 @@ impl End {
             Self::Refused(_) => "refused",
             Self::Broken(_) => "broken",
             Self::Gap(_) => "gap",
-            Self::FactsChanged => "facts",
         }
     }
 
@@ -98,7 +98,6 @@ impl End {
             Self::Redirected(Some(leader)) => format!("redirected to {leader}"),
             Self::Redirected(None) => "no leader is known".to_owned(),
             Self::Refused(reason) | Self::Broken(reason) | Self::Gap(reason) => reason.clone(),
-            Self::FactsChanged => "the node's facts changed".to_owned(),
         }
     }
 }
@@ -110,14 +109,24 @@ pub(crate) struct Session {
     worker: Arc<Worker>,
     config: AgentConfig,
     identity: Identity,
+    machine: Arc<Machine>,
+    relays: Arc<Relays>,
     state: watch::Sender<SessionState>,
     targets: Mutex<Targets>,
 }
 
 impl Session {
-    pub(crate) fn new(core: Arc<Core>, worker: Arc<Worker>, config: AgentConfig, identity: Identity) -> Self {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        worker: Arc<Worker>,
+        machine: Arc<Machine>,
+        relays: Arc<Relays>,
+        config: AgentConfig,
+        identity: Identity,
+    ) -> Self {
         let targets = Mutex::new(Targets::new(core.fork("targets")));
-        Self { core, worker, config, identity, state: watch::Sender::new(SessionState::Connecting), targets }
+        let state = watch::Sender::new(SessionState::Connecting);
+        Self { core, worker, config, identity, machine, relays, state, targets }
     }
 
     pub(crate) fn state(&self) -> watch::Receiver<SessionState> {
@@ -138,7 +147,8 @@ impl Session {
                 known.clear();
             }
             self.note(&address, &end, &mut known);
-            if welcomed.is_some_and(|at| self.core.clock.monotonic().since(at) >= SOUND) {
+            let sound = welcomed.is_some_and(|at| self.core.clock.monotonic().since(at) >= SOUND);
+            if sound {
                 retry.reset();
                 refused.reset();
             }
@@ -149,14 +159,15 @@ impl Session {
                     if redirects <= MOST_REDIRECTS { Duration::ZERO } else { retry.next_delay() }
                 }
                 End::Refused(_) => refused.next_delay(),
-                End::Gap(_) | End::FactsChanged => {
+                End::Gap(_) => {
                     lock(&self.targets).prefer(address);
                     retry.next_delay()
                 }
                 End::Broken(_) if welcomed.is_some() => {
                     let learned = self.core.ledger.read().managers.clone();
                     lock(&self.targets).lost(address, &learned, &self.config.managers);
-                    retry.next_delay()
+                    // The next manager is dialled at once; only what fails again waits.
+                    if sound { Duration::ZERO } else { retry.next_delay() }
                 }
                 End::Redirected(None) | End::Broken(_) => retry.next_delay(),
             };
@@ -246,8 +257,14 @@ impl Session {
         tokio::time::timeout(FIRST_WORD, open).await.map_err(late)?
     }
 
-    fn hello(&self) -> Hello {
+    /// The machine as it is now.
+    fn facts(&self) -> NodeFacts {
         let facts = facts::gather(&self.config, self.core.runtimes.offer().borrow().clone());
+        NodeFacts { conditions: self.machine.conditions().borrow().clone(), ..facts }
+    }
+
+    fn hello(&self) -> Hello {
+        let facts = self.facts();
         let contents = self.core.ledger.read();
         Hello {
             node: self.config.node.to_string(),

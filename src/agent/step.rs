@@ -4,11 +4,18 @@
 //! what gets reported) and performs the [`Action`]. Every rule of a task's life on a node is here: the ladder of
 //! observed states, restarts in place, what counts as rejected and what as failed.
 
+mod history;
+mod seen;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use quorate_base::{Timestamp, format_duration};
-use quorate_model::{RestartPolicy, TaskState, TaskStatus};
+use quorate_model::{RestartPolicy, TaskEventKind, TaskState, TaskStatus};
+
+pub(crate) use history::is_news;
+use history::with_event;
+pub use seen::{Cause, Exit, Seen};
 
 /// Attempts that are remembered. A policy that allows more of them within its window allows them without end.
 const MOST_REMEMBERED: usize = 256;
@@ -24,6 +31,8 @@ pub struct Order {
     pub restart: RestartPolicy,
     /// Whether something must be fetched before the container can be created.
     pub pull: bool,
+    /// How often a user asked for a restart in place; only grows.
+    pub restarts_asked: u32,
 }
 
 /// What the agent remembers of a task across its own restarts.
@@ -35,58 +44,17 @@ pub struct Record {
     pub retry_at: Option<Timestamp>,
     /// When the attempts within the window of the restart policy were granted, oldest first.
     pub recent: Vec<Timestamp>,
+    /// How many of the restarts that a user asked for are done: each is done once, whoever dies meanwhile.
+    pub restarts_done: u32,
 }
 
 impl Record {
     /// A task that was just taken.
     #[must_use]
     pub fn accepted(now: Timestamp) -> Self {
-        let status = TaskStatus::by_manager(TaskState::Accepted, now);
-        Self { status, retry_at: None, recent: Vec::new() }
-    }
-}
-
-/// A container as its runtime shows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Seen {
-    /// There is none.
-    Absent,
-    /// Created, never started.
-    Created,
-    /// Running.
-    Running {
-        /// What runs it: container id, or `pid:start time`.
-        instance: Arc<str>,
-        /// When it began, as far as the runtime knows.
-        since: Option<Timestamp>,
-    },
-    /// Ended.
-    Exited(Exit),
-}
-
-/// How a container ended.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Exit {
-    /// Its exit code; 128 + n for signal n; `None` when nobody could learn it.
-    pub code: Option<i32>,
-    /// More than the code says, e.g. that it ran out of memory.
-    pub detail: String,
-}
-
-impl Exit {
-    /// Whether it counts as a failure.
-    #[must_use]
-    pub fn is_failure(&self) -> bool {
-        self.code != Some(0)
-    }
-
-    fn text(&self) -> String {
-        match (self.code, self.detail.as_str()) {
-            (Some(code), "") => format!("exit {code}"),
-            (Some(code), detail) => format!("exit {code} ({detail})"),
-            (None, "") => "ended, exit code unknown".to_owned(),
-            (None, detail) => detail.to_owned(),
-        }
+        let mut status = TaskStatus::by_manager(TaskState::Accepted, now);
+        with_event(&mut status, TaskEventKind::Received, now, None, "");
+        Self { status, retry_at: None, recent: Vec::new(), restarts_done: 0 }
     }
 }
 
@@ -137,6 +105,10 @@ pub struct View {
     pub pulled: bool,
     /// Whether the last action was a start that succeeded.
     pub started: bool,
+    /// What the last action brought about, for the history.
+    pub done: Option<TaskEventKind>,
+    /// Whether the runner has not looked yet at a task that an earlier life of the agent, or of its ledger, began.
+    pub adopting: bool,
     /// What the last action ended with, if it failed.
     pub fault: Option<Fault>,
 }
@@ -180,11 +152,15 @@ pub struct Step {
 /// Decides the next move of a task.
 #[must_use]
 pub fn step(order: &Order, record: &Record, view: &View, now: Timestamp) -> Step {
-    let mut turn = Turn { order, record: record.clone(), now };
+    let ended = record.status.state.is_terminal();
+    let mut turn = Turn { order, record: record.clone(), ended, now };
     // A clock that was set back must not lengthen the window.
     turn.record.recent.iter_mut().for_each(|at| *at = (*at).min(now));
+    if let Some(kind) = view.done {
+        turn.event(kind, None, "");
+    }
     let action = turn.decide(view);
-    if turn.record.status != record.status {
+    if is_news(&record.status, &turn.record.status) {
         turn.record.status.at = now;
     }
     Step { record: turn.record, action }
@@ -193,6 +169,8 @@ pub fn step(order: &Order, record: &Record, view: &View, now: Timestamp) -> Step
 struct Turn<'a> {
     order: &'a Order,
     record: Record,
+    /// Whether it had ended before: nothing happens to it any more.
+    ended: bool,
     now: Timestamp,
 }
 
@@ -202,7 +180,8 @@ impl Turn<'_> {
             || self.order.desired >= TaskState::Shutdown
             || self.record.status.state.is_terminal();
         if let Some(fault) = &view.fault {
-            return if winding_down { self.cannot_end(fault) } else { self.faulted(fault) };
+            let ending = winding_down || self.restart_due();
+            return if ending { self.cannot_end(fault) } else { self.faulted(fault) };
         }
         let Some(seen) = &view.seen else { return Action::Inspect };
         if winding_down {
@@ -212,6 +191,37 @@ impl Turn<'_> {
             // The attempt was made: an end that is seen now is its end.
             self.record.retry_at = None;
         }
+        if self.restart_due() { self.restart(seen, view) } else { self.advance(seen, view) }
+    }
+
+    /// Whether a restart in place that a user asked for is still to be done.
+    fn restart_due(&self) -> bool {
+        self.order.restarts_asked > self.record.restarts_done
+    }
+
+    /// Stops what runs; what does not run is started at once, and that is no failure.
+    fn restart(&mut self, seen: &Seen, view: &View) -> Action {
+        if let Seen::Running { .. } = seen {
+            self.raise(TaskState::Running);
+            self.record.status.running_since = None;
+            self.reason("restarting as asked");
+            self.event(TaskEventKind::Stopping, None, "to restart it as asked");
+            return Action::Stop;
+        }
+        self.record.restarts_done = self.order.restarts_asked;
+        if self.record.status.state < TaskState::Starting {
+            // It is about to start anyway; the next attempt comes at once.
+            self.record.retry_at = None;
+            return self.advance(seen, view);
+        }
+        if let (Seen::Exited(exit), None) = (seen, self.record.retry_at) {
+            self.exited(exit);
+        }
+        let status = &mut self.record.status;
+        (status.running_since, status.restarts) = (None, status.restarts.saturating_add(1));
+        self.reason("restarting as asked");
+        self.event(TaskEventKind::Restarting, None, "as asked");
+        self.record.retry_at = Some(self.now);
         self.advance(seen, view)
     }
 
@@ -219,17 +229,19 @@ impl Turn<'_> {
     fn cannot_end(&mut self, fault: &Fault) -> Action {
         if !self.record.status.state.is_terminal() && fault.class != FaultClass::Unavailable {
             self.reason(&fault.message);
+            self.event(TaskEventKind::Fault, None, &fault.message);
         }
         Action::BackOff
     }
 
     fn wind_down(&mut self, seen: &Seen) -> Action {
         if let Seen::Running { .. } = seen {
+            self.event(TaskEventKind::Stopping, None, "");
             return Action::Stop;
         }
         if !self.record.status.state.is_terminal() {
             if let Seen::Exited(exit) = seen {
-                self.record.status.exit_code = exit.code;
+                self.exited(exit);
             }
             self.end(TaskState::Shutdown, "stopped as desired");
         }
@@ -243,21 +255,25 @@ impl Turn<'_> {
 
     fn advance(&mut self, seen: &Seen, view: &View) -> Action {
         match (seen, self.wait()) {
-            (Seen::Running { instance, since }, _) => self.running(instance, *since, view.started),
+            (Seen::Running { instance, since }, _) => self.running(instance, *since, view),
             (_, Some(wait)) if !wait.is_zero() => Action::Wait(wait),
             (Seen::Exited(_), Some(_)) => self.start(),
             (Seen::Exited(exit), None) => self.ended(exit),
             (Seen::Created, None) if view.started || self.record.status.state >= TaskState::Running => {
-                self.ended(&Exit { code: None, detail: "ended, and nobody saw how".to_owned() })
+                self.ended(&Exit::unseen("ended, and nobody saw how"))
             }
             (Seen::Created, _) => self.start(),
             (Seen::Absent, None) if self.record.status.state >= TaskState::Starting => {
-                let gone = Exit { code: None, detail: "its container is gone".to_owned() };
-                self.ended(&gone)
+                self.ended(&Exit::unseen("its container is gone"))
             }
             (Seen::Absent, _) => {
                 self.raise(TaskState::Preparing);
-                if self.order.pull && !view.pulled { Action::Pull } else { Action::Create }
+                if self.order.pull && !view.pulled {
+                    self.event(TaskEventKind::Pulling, None, "");
+                    Action::Pull
+                } else {
+                    Action::Create
+                }
             }
         }
     }
@@ -269,13 +285,19 @@ impl Turn<'_> {
         Some(at.since(self.now).min(self.order.restart.max_delay))
     }
 
-    fn running(&mut self, instance: &Arc<str>, since: Option<Timestamp>, started: bool) -> Action {
+    fn running(&mut self, instance: &Arc<str>, since: Option<Timestamp>, view: &View) -> Action {
         let known =
             self.record.status.state == TaskState::Running && self.record.status.instance == *instance;
         let began = since.unwrap_or(self.now);
         let anew = since.is_some() && self.record.status.running_since != since;
         let idle = !self.record.status.is_up() || self.record.retry_at.is_some();
-        if !known || anew || started || idle {
+        let news = !known || anew || view.started || idle;
+        if view.adopting {
+            self.event(TaskEventKind::Adopted, None, "");
+        } else if news {
+            self.event(TaskEventKind::Started, None, "");
+        }
+        if news {
             self.raise(TaskState::Running);
             self.record.retry_at = None;
             let status = &mut self.record.status;
@@ -301,7 +323,7 @@ impl Turn<'_> {
             // It ran while nobody watched, so it began to run.
             self.raise(TaskState::Running);
         }
-        self.record.status.exit_code = exit.code;
+        self.exited(exit);
         let text = exit.text();
         match self.grant(exit.is_failure()) {
             Some((attempt, wait)) => {
@@ -309,14 +331,19 @@ impl Turn<'_> {
                 // The state cannot go back; that nothing runs is said by the beginning it lacks.
                 self.record.status.running_since = None;
                 let most = self.order.restart.attempts;
-                self.reason(&format!(
-                    "{text}, restarting in {} ({attempt} of {most})",
-                    format_duration(wait)
-                ));
+                let when = format!("in {} ({attempt} of {most})", format_duration(wait));
+                self.reason(&format!("{text}, restarting {when}"));
+                self.event(TaskEventKind::Restarting, None, &when);
                 Action::Wait(wait)
             }
             None => self.give_up(exit, &text),
         }
+    }
+
+    fn exited(&mut self, exit: &Exit) {
+        self.record.status.exit_code = exit.code;
+        let (kind, code) = history::of_exit(exit);
+        self.event(kind, code, &exit.detail);
     }
 
     fn give_up(&mut self, exit: &Exit, text: &str) -> Action {
@@ -343,6 +370,9 @@ impl Turn<'_> {
         } else {
             TaskState::Failed
         };
+        if fault.class != FaultClass::Unavailable || !running {
+            self.event(TaskEventKind::Fault, None, &fault.message);
+        }
         match fault.class {
             FaultClass::Unavailable => {
                 // A task that runs goes on running while its runtime is silent: nothing to tell.
@@ -401,6 +431,13 @@ impl Turn<'_> {
     /// Observed states never go down.
     fn raise(&mut self, state: TaskState) {
         self.record.status.state = self.record.status.state.max(state);
+    }
+
+    /// Enters an event into the history.
+    fn event(&mut self, kind: TaskEventKind, code: Option<i32>, detail: &str) {
+        if !self.ended {
+            with_event(&mut self.record.status, kind, self.now, code, detail);
+        }
     }
 
     fn reason(&mut self, text: &str) {

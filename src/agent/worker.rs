@@ -1,11 +1,15 @@
 //! Holds the tasks: turns what the leader says into runners, and removes what nobody wants.
 
+mod measure;
+mod orphans;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use quorate_base::sync::lock;
-use quorate_base::{Backoff, TaskGroup, TaskKind};
+use quorate_base::{TaskGroup, TaskKind};
 use quorate_model::{Name, TaskId, TaskState, TaskStatus};
 use quorate_wire::agent::{AssignedTask, Fence};
 use tokio::sync::watch;
@@ -14,11 +18,12 @@ use crate::config::MAX_TASKS;
 use crate::ledger::{Contents, Held};
 use crate::runner::{Core, Runner, Wish};
 use crate::runtime::{Owner, Runtime, Unit, Work};
-use crate::step::{Record, Seen};
+use crate::step::Record;
+use orphans::Orphans;
 
-/// Between attempts to remove a container that nobody wants.
-const PURGE: Backoff =
-    Backoff::doubling(std::time::Duration::from_secs(1), std::time::Duration::from_secs(60));
+/// Ended tasks that are kept beside the living ones, so that their logs can be read: what the managers keep above that
+/// is left to them.
+const MAX_ENDED: usize = MAX_TASKS;
 
 /// What the leader says of a task that this agent cannot even read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,16 +51,16 @@ pub(crate) struct Worker {
     node: Name,
     tasks: TaskGroup,
     wishes: Mutex<BTreeMap<TaskId, watch::Sender<Wish>>>,
-    /// Containers that are being removed because no task is theirs.
-    purging: Mutex<BTreeSet<Unit>>,
+    orphans: Orphans,
     /// Whether a leader has said in this life what the node must run: without that nothing is a stranger.
     told: watch::Sender<bool>,
 }
 
 impl Worker {
-    pub(crate) fn new(core: Arc<Core>, node: Name, tasks: TaskGroup) -> Self {
+    /// A worker; containers that no task has are removed after `grace`.
+    pub(crate) fn new(core: Arc<Core>, node: Name, tasks: TaskGroup, grace: Duration) -> Self {
         let told = watch::Sender::new(false);
-        Self { core, node, tasks, wishes: Mutex::default(), purging: Mutex::default(), told }
+        Self { core, node, tasks, wishes: Mutex::default(), orphans: Orphans::new(grace), told }
     }
 
     /// Takes up the tasks of the ledger where they were left, with or without managers.
@@ -92,30 +97,19 @@ impl Worker {
         }
     }
 
-    /// Removes strangers whenever the set is known anew or a runtime answers anew, for as long as it is polled.
-    pub(crate) async fn sweep_when_needed(self: &Arc<Self>) {
-        let (mut told, mut offer) = (self.told.subscribe(), self.core.runtimes.offer());
-        loop {
-            if *told.borrow_and_update() {
-                self.sweep().await;
-            }
-            tokio::select! {
-                changed = told.changed() => if changed.is_err() { return },
-                changed = offer.changed() => if changed.is_err() { return },
-            }
-        }
-    }
-
     fn owner(&self) -> Owner {
         Owner { cluster: Arc::clone(&self.core.ledger.read().cluster), node: self.node.clone() }
     }
 
     /// What the runtimes have of tasks that the ledger does not know: an agent that lost its ledger adopts them under
-    /// the names that they have.
+    /// the names that they have, and so are orphans that become wanted within their grace.
     async fn adoptable(&self, changes: &Changes) -> Vec<Unit> {
         let is_new = |task: &AssignedTask| !self.core.ledger.read().tasks.contains_key(&task.id);
-        if !changes.complete || !changes.assigned.iter().any(is_new) {
+        if !changes.assigned.iter().any(is_new) {
             return Vec::new();
+        }
+        if !changes.complete {
+            return self.orphans.units();
         }
         let found = self.core.runtimes.list(&self.owner()).await;
         found.into_iter().map(|(_, unit)| unit).collect()
@@ -156,6 +150,7 @@ impl Worker {
     ) -> bool {
         if let Some(held) = contents.tasks.get_mut(&new.id) {
             held.assigned.desired = held.assigned.desired.max(new.desired);
+            held.assigned.restarts_asked = held.assigned.restarts_asked.max(new.restarts_asked);
             self.reconcile(held, new.observed, new.observed_seq, complete);
             return true;
         }
@@ -163,11 +158,20 @@ impl Worker {
             self.reject(new.id, new.observed_seq, "the assignment does not say what to run");
             return false;
         }
-        if contents.tasks.len() >= MAX_TASKS {
-            self.reject(new.id, new.observed_seq, &format!("this agent holds {MAX_TASKS} tasks already"));
+        let has_ended = new.observed.is_terminal();
+        let ended = |held: &&Held| held.record.status.state.is_terminal();
+        let most = if has_ended { MAX_ENDED } else { MAX_TASKS };
+        if contents.tasks.len() >= most
+            && contents.tasks.values().filter(|held| ended(held) == has_ended).count() >= most
+        {
+            if !has_ended {
+                self.reject(new.id, new.observed_seq, &format!("this agent holds {MAX_TASKS} tasks already"));
+            }
             return false;
         }
-        let record = Record::accepted(self.core.clock.now());
+        let mut record = Record::accepted(self.core.clock.now());
+        // What was asked for before this ledger knew the task is done, or was done by its start.
+        record.restarts_done = new.restarts_asked;
         let mut held = Held { epoch: quorate_model::Epoch(contents.fence.epoch), assigned: new, record };
         if let Some(unit) = self.unit(&held, &contents.cluster)
             && let Some(found) = adopted.iter().find(|found| found.is_same_task(&unit))
@@ -179,6 +183,7 @@ impl Worker {
         if held.assigned.observed > TaskState::Assigned {
             // An earlier life of this agent ran it. Its runner reports what has become of it, once it has looked.
             status.state = status.state.max(held.assigned.observed);
+            status.events = Arc::default();
         } else {
             self.core.reporter.report(held.assigned.id, status.clone());
         }
@@ -216,7 +221,7 @@ impl Worker {
     }
 
     fn wish(self: &Arc<Self>, held: &Held, removed: bool) {
-        let wish = Wish { desired: held.assigned.desired, removed };
+        let wish = Wish { removed, ..wish_of(held) };
         let known = match lock(&self.wishes).get(&held.assigned.id) {
             Some(sender) => {
                 sender.send_if_modified(|old| std::mem::replace(old, wish) != wish);
@@ -240,7 +245,7 @@ impl Worker {
             Err(reason) => return self.cannot_drive(id, &reason),
         };
         let restart = held.assigned.workload.as_ref().map(|workload| workload.restart).unwrap_or_default();
-        let (sender, wish) = watch::channel(Wish { desired: held.assigned.desired, removed: false });
+        let (sender, wish) = watch::channel(wish_of(held));
         lock(&self.wishes).insert(id, sender);
         let runner = Runner::new(Arc::clone(&self.core), work, restart, runtime, wish);
         let worker = Arc::clone(self);
@@ -260,6 +265,12 @@ impl Worker {
         if let (Some(seq), _) = self.core.ledger.change(reject) {
             self.reject(id, seq, reason);
         }
+    }
+
+    /// A task that is held: what it runs and what runs it, or why nothing can. `None` when it is not held.
+    pub(crate) fn find(&self, id: TaskId) -> Option<Result<(Work, Arc<dyn Runtime>), String>> {
+        let held = self.core.ledger.read().tasks.get(&id).cloned()?;
+        Some(self.work(&held))
     }
 
     fn work(&self, held: &Held) -> Result<(Work, Arc<dyn Runtime>), String> {
@@ -292,40 +303,10 @@ impl Worker {
             slot: assigned.slot,
         })
     }
+}
 
-    /// Removes the containers of this node that no task has.
-    async fn sweep(self: &Arc<Self>) {
-        let owner = self.owner();
-        let found = self.core.runtimes.list(&owner).await;
-        let held: BTreeSet<Unit> = {
-            let contents = self.core.ledger.read();
-            contents.tasks.values().filter_map(|held| self.unit(held, &owner.cluster)).collect()
-        };
-        for (runtime, unit) in found {
-            if held.contains(&unit) || !lock(&self.purging).insert(unit.clone()) {
-                continue;
-            }
-            tracing::warn!(%unit, "removing a container that no task of this node has");
-            let worker = Arc::clone(self);
-            self.tasks.spawn(TaskKind::best_effort("purge"), async move {
-                worker.purge(runtime.as_ref(), &unit).await;
-                lock(&worker.purging).remove(&unit);
-                Ok::<_, Infallible>(())
-            });
-        }
-    }
-
-    async fn purge(&self, runtime: &dyn Runtime, unit: &Unit) {
-        let mut delays = PURGE.delays(self.core.fork("purge"));
-        loop {
-            let gone = match runtime.stop(unit, None).await {
-                Ok(Seen::Absent) => Ok(()),
-                Ok(_) => runtime.remove(unit).await,
-                Err(fault) => Err(fault),
-            };
-            let Err(fault) = gone else { return };
-            tracing::warn!(%unit, %fault, "cannot remove it; trying again");
-            self.core.clock.sleep(delays.next_delay()).await;
-        }
-    }
+/// What the ledger wants of a task.
+fn wish_of(held: &Held) -> Wish {
+    let assigned = &held.assigned;
+    Wish { desired: assigned.desired, removed: false, restarts_asked: assigned.restarts_asked }
 }

@@ -56,6 +56,8 @@ struct Task {
     /// Milliseconds since 1970.
     #[prost(uint64, repeated, tag = "5")]
     recent: Vec<u64>,
+    #[prost(uint32, tag = "6")]
+    restarts_done: u32,
 }
 
 /// The bytes of a whole file.
@@ -83,6 +85,7 @@ fn encode_task(id: TaskId, held: &Held) -> Task {
         status: Some((&Report { task: id, status: held.record.status.clone() }).into()),
         retry_at: held.record.retry_at.map(Timestamp::as_millis),
         recent: held.record.recent.iter().map(|at| at.as_millis()).collect(),
+        restarts_done: held.record.restarts_done,
     }
 }
 
@@ -132,6 +135,7 @@ fn decode_task(task: Task) -> Result<(TaskId, Held), String> {
         status,
         retry_at: task.retry_at.map(Timestamp::from_millis),
         recent: task.recent.into_iter().map(Timestamp::from_millis).collect(),
+        restarts_done: task.restarts_done,
     };
     Ok((id, Held { assigned, epoch: Epoch(task.epoch), record }))
 }

@@ -32,6 +32,7 @@ fn contents() -> Contents {
     record.status.reason = "exit 1, restarting in 2s (1 of 3)".into();
     record.retry_at = Some(Timestamp::from_millis(2_000));
     record.recent = vec![Timestamp::from_millis(1_000)];
+    record.restarts_done = 2;
     Contents {
         cluster: "01ARYZ6S41TSV4RRFFQ69G5FAV".into(),
         fence: Fence { epoch: 1, term: 4 },

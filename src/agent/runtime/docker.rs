@@ -3,14 +3,18 @@
 //! A container is found again by its name and its labels; it is not removed when it ends, so its exit code is there for
 //! an agent that was away. Ends arrive by the engine's wait call: nothing polls.
 
+mod auth;
 mod create;
+mod exec;
 mod fault;
 mod image;
+mod logs;
 mod look;
 mod oom;
+mod stats;
 
-use std::collections::HashMap;
-use std::path::Path;
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
 use std::sync::RwLock;
 use std::time::Duration;
 
@@ -22,10 +26,14 @@ use bollard::query_parameters::{
 use bollard::{API_DEFAULT_VERSION, Docker};
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
+use nix::sys::signal::Signal;
 use quorate_base::Clock;
-use quorate_model::{RuntimeKind, StopPolicy};
+use quorate_model::{ContainerSpec, RuntimeKind, StopPolicy, TaskId};
+use quorate_wire::status::ApiError;
+use tokio::sync::mpsc;
 
-use super::{Owner, Runtime, Unit, Work};
+use super::streams::{Exec, LogItem, LogRead};
+use super::{Counters, Owner, PullProgress, Runtime, Unit, Work};
 use crate::config::DockerConfig;
 use crate::step::{Fault, Seen};
 use fault::{Trouble, is_status};
@@ -46,8 +54,19 @@ pub struct DockerRuntime {
     clock: Clock,
     /// The client, once the engine has answered.
     engine: RwLock<Option<Docker>>,
+    /// What the engine said of itself.
+    host: RwLock<Host>,
     images: image::Images,
     ooms: oom::Ooms,
+}
+
+/// What an engine says of itself.
+#[derive(Debug, Clone, Default)]
+struct Host {
+    /// Where it keeps images and containers.
+    root: Option<PathBuf>,
+    /// The registry of images whose names say none, as logins are kept under it.
+    index: String,
 }
 
 impl DockerRuntime {
@@ -58,6 +77,7 @@ impl DockerRuntime {
             config,
             clock,
             engine: RwLock::new(None),
+            host: RwLock::default(),
             images: image::Images::default(),
             ooms: oom::Ooms::default(),
         }
@@ -73,6 +93,10 @@ impl DockerRuntime {
         // An older engine refuses the newest version of the interface.
         let client = client.negotiate_version().await.map_err(|error| Trouble::Connect.fault(&error))?;
         let version = client.version().await.map_err(|error| Trouble::Connect.fault(&error))?;
+        let info = client.info().await.map_err(|error| Trouble::Connect.fault(&error))?;
+        let (root, index) = (info.docker_root_dir.map(PathBuf::from), info.index_server_address);
+        *self.host.write().unwrap_or_else(std::sync::PoisonError::into_inner) =
+            Host { root, index: index.unwrap_or_default() };
         *self.engine.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(client);
         Ok(version.version.unwrap_or_default())
     }
@@ -86,6 +110,18 @@ impl DockerRuntime {
         self.connect().await?;
         let known = self.engine.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
         known.ok_or_else(|| Fault::unavailable("the Docker engine does not answer"))
+    }
+
+    fn host(&self) -> Host {
+        self.host.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+
+    /// Gets the image that `spec` means, with the login that its registry wants.
+    async fn provide(&self, spec: &ContainerSpec) -> Result<(), Fault> {
+        let engine = self.engine().await?;
+        let reference = image::reference(spec);
+        let login = || auth::find(self.config.auth_file.as_deref(), &reference, &self.host().index);
+        self.images.provide(&engine, &reference, spec.pull, login).await
     }
 
     async fn inspect_container(&self, unit: &Unit) -> Result<Option<ContainerInspectResponse>, Fault> {
@@ -138,7 +174,7 @@ impl DockerRuntime {
         match engine.create_container(Some(options), create::body(work, self.config.logs)).await {
             Ok(_) => Ok(Seen::Created),
             Err(error) if is_status(&error, 409) => self.see(&work.unit).await,
-            Err(error) => Err(Trouble::Create(work.spec.image.as_deref().unwrap_or_default()).fault(&error)),
+            Err(error) => Err(Trouble::Create(&image::reference(&work.spec)).fault(&error)),
         }
     }
 
@@ -254,10 +290,7 @@ impl Runtime for DockerRuntime {
     }
 
     fn pull<'a>(&'a self, work: &'a Work) -> BoxFuture<'a, Result<(), Fault>> {
-        Box::pin(async move {
-            let image = work.spec.image.as_deref().unwrap_or_default();
-            self.images.provide(&self.engine().await?, image, work.spec.pull).await
-        })
+        Box::pin(self.provide(&work.spec))
     }
 
     fn create<'a>(&'a self, work: &'a Work) -> BoxFuture<'a, Result<Seen, Fault>> {
@@ -286,5 +319,43 @@ impl Runtime for DockerRuntime {
 
     fn remove<'a>(&'a self, unit: &'a Unit) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(self.delete(unit))
+    }
+
+    fn pulling(&self, spec: &ContainerSpec) -> Option<PullProgress> {
+        self.images.progress(&image::reference(spec), spec.pull)
+    }
+
+    fn usage<'a>(&'a self, units: &'a [Unit]) -> BoxFuture<'a, BTreeMap<TaskId, Counters>> {
+        Box::pin(async move {
+            match self.engine().await {
+                Ok(engine) => stats::all(&engine, units).await,
+                Err(_) => BTreeMap::new(),
+            }
+        })
+    }
+
+    fn logs<'a>(
+        &'a self,
+        unit: &'a Unit,
+        read: &'a LogRead,
+        sink: &'a mpsc::Sender<LogItem>,
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(self.read_logs(unit, read, sink))
+    }
+
+    fn exec<'a>(&'a self, exec: Exec<'a>) -> BoxFuture<'a, Result<i32, ApiError>> {
+        Box::pin(self.run_in(exec))
+    }
+
+    fn signal<'a>(&'a self, unit: &'a Unit, signal: Signal) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(self.signal_main(unit, signal))
+    }
+
+    fn resolve<'a>(&'a self, image: &'a str) -> BoxFuture<'a, Result<String, ApiError>> {
+        Box::pin(self.digest_of(image))
+    }
+
+    fn data_root(&self) -> Option<PathBuf> {
+        self.host().root
     }
 }

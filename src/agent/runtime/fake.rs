@@ -13,17 +13,22 @@
 //! The [`FakeStore`] is the machine: it outlives the runtime that an agent holds, so a test can "restart" an agent and
 //! let it adopt what ran.
 
+mod streams;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
+use nix::sys::signal::Signal;
 use quorate_base::sync::lock;
 use quorate_base::{Clock, Mono, parse_duration};
-use quorate_model::{RuntimeKind, StopPolicy};
-use tokio::sync::Notify;
+use quorate_model::{RuntimeKind, StopPolicy, TaskId};
+use quorate_wire::status::ApiError;
+use tokio::sync::{Notify, mpsc};
 
-use super::{Owner, Runtime, Unit, Work};
-use crate::step::{Exit, Fault, Seen};
+use super::streams::{Exec, LogItem, LogRead};
+use super::{Counters, Owner, Runtime, Unit, Work};
+use crate::step::{Cause, Exit, Fault, Seen};
 
 /// The simulated machine. A clone is the same machine.
 #[derive(Debug, Clone, Default)]
@@ -41,6 +46,10 @@ struct Fake {
     spec: Work,
     starts: u64,
     state: State,
+    /// What it wrote.
+    output: Vec<streams::Written>,
+    /// Signals that it got.
+    signals: Vec<Signal>,
 }
 
 #[derive(Debug, Clone)]
@@ -61,7 +70,7 @@ impl FakeStore {
     pub fn crash(&self, unit: &Unit, code: i32) -> bool {
         let crashed = match lock(&self.0.containers).get_mut(unit) {
             Some(fake) if matches!(fake.state, State::Running { .. }) => {
-                fake.state = State::Exited(Exit { code: Some(code), detail: String::new() });
+                fake.state = State::Exited(Exit { code: Some(code), ..Exit::default() });
                 true
             }
             _ => false,
@@ -105,6 +114,10 @@ impl FakeStore {
 }
 
 impl Fake {
+    const fn new(spec: Work) -> Self {
+        Self { spec, starts: 0, state: State::Created, output: Vec::new(), signals: Vec::new() }
+    }
+
     fn env(&self, key: &str) -> Option<&str> {
         self.spec.spec.env.get(key).map(String::as_str)
     }
@@ -115,7 +128,7 @@ impl Fake {
             && clock.monotonic() >= ends
         {
             let code = self.env("FAKE_EXIT").and_then(|code| code.parse().ok()).unwrap_or(0);
-            self.state = State::Exited(Exit { code: Some(code), detail: String::new() });
+            self.state = State::Exited(Exit { code: Some(code), ..Exit::default() });
         }
     }
 
@@ -132,6 +145,7 @@ impl Fake {
             Some(Err(error)) => return Err(Fault::permanent(format!("FAKE_RUN_FOR: {error}"))),
         };
         self.starts += 1;
+        self.write(clock.now(), false, &format!("started {}", self.starts));
         let ends = span.map(|span| clock.monotonic().saturating_add(span));
         self.state = State::Running { ends, since: clock.now() };
         Ok(())
@@ -183,15 +197,16 @@ impl FakeRuntime {
         let default = StopPolicy::default();
         let policy = policy.unwrap_or(&default);
         let mut ignores = false;
-        let signal = |fake: &mut Fake, code: i32| {
+        let signal = |fake: &mut Fake, signal: i32| {
             if let State::Running { .. } = fake.state {
-                fake.state = State::Exited(Exit { code: Some(code), detail: String::new() });
+                let cause = Cause::Signal(signal);
+                fake.state = State::Exited(Exit { code: Some(128 + signal), cause, ..Exit::default() });
             }
         };
         let seen = self.store.with(&self.clock, unit, |fake| {
             ignores = fake.env("FAKE_IGNORE_STOP").is_some();
             if !ignores {
-                signal(fake, 143);
+                signal(fake, 15);
             }
         });
         if !ignores {
@@ -199,7 +214,7 @@ impl FakeRuntime {
         }
         tokio::select! {
             seen = self.wait_for_end(unit) => seen,
-            () = self.clock.sleep(policy.grace) => self.store.with(&self.clock, unit, |fake| signal(fake, 137)),
+            () = self.clock.sleep(policy.grace) => self.store.with(&self.clock, unit, |fake| signal(fake, 9)),
         }
     }
 }
@@ -232,7 +247,7 @@ impl Runtime for FakeRuntime {
     fn create<'a>(&'a self, work: &'a Work) -> BoxFuture<'a, Result<Seen, Fault>> {
         Box::pin(async move {
             let mut containers = lock(&self.store.0.containers);
-            let fresh = || Fake { spec: work.clone(), starts: 0, state: State::Created };
+            let fresh = || Fake::new(work.clone());
             let fake = containers.entry(work.unit.clone()).or_insert_with(fresh);
             fake.settle(&self.clock);
             Ok(fake.seen(&work.unit))
@@ -261,6 +276,43 @@ impl Runtime for FakeRuntime {
         policy: Option<&'a StopPolicy>,
     ) -> BoxFuture<'a, Result<Seen, Fault>> {
         Box::pin(async move { Ok(self.stop_gracefully(unit, policy).await) })
+    }
+
+    /// A hundredth of a core and a mebibyte each.
+    fn usage<'a>(&'a self, units: &'a [Unit]) -> BoxFuture<'a, BTreeMap<TaskId, Counters>> {
+        Box::pin(async move {
+            let (containers, now) = (lock(&self.store.0.containers), self.clock.now());
+            let used = units.iter().filter_map(|unit| match containers.get(unit)?.state {
+                State::Running { since, .. } => {
+                    let cpu = now.since(since) / 100;
+                    Some((unit.task, Counters { cpu, memory_bytes: 1 << 20, pids: 1 }))
+                }
+                _ => None,
+            });
+            used.collect()
+        })
+    }
+
+    fn logs<'a>(
+        &'a self,
+        unit: &'a Unit,
+        read: &'a LogRead,
+        sink: &'a mpsc::Sender<LogItem>,
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(self.read_logs(unit, read, sink))
+    }
+
+    fn exec<'a>(&'a self, exec: Exec<'a>) -> BoxFuture<'a, Result<i32, ApiError>> {
+        Box::pin(self.echo(exec))
+    }
+
+    fn signal<'a>(&'a self, unit: &'a Unit, signal: Signal) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(async move { self.note_signal(unit, signal) })
+    }
+
+    /// All images are on the node alone.
+    fn resolve<'a>(&'a self, _image: &'a str) -> BoxFuture<'a, Result<String, ApiError>> {
+        Box::pin(async { Ok(String::new()) })
     }
 
     fn remove<'a>(&'a self, unit: &'a Unit) -> BoxFuture<'a, Result<(), Fault>> {

@@ -8,17 +8,24 @@ pub mod fake;
 pub mod process;
 pub(crate) mod set;
 pub mod shim;
+pub mod streams;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
+use nix::sys::signal::Signal;
 use quorate_model::{
     ContainerSpec, Epoch, JobVersion, Name, Port, RuntimeKind, Slot, StopPolicy, TaskId, Volume,
 };
+use quorate_wire::status::ApiError;
+use tokio::sync::mpsc;
 
-use crate::step::{Exit, Fault, Seen};
+use crate::step::{Cause, Exit, Fault, Seen};
+use streams::{Exec, LogItem, LogRead};
 
 /// Whose containers: those of one node in one cluster. Agents of several nodes may share one engine.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,6 +88,26 @@ pub struct Work {
     pub ports: BTreeMap<Name, Port>,
 }
 
+/// What a container has used so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Processor time since its start.
+    pub cpu: Duration,
+    /// Bytes of memory in use now, without caches that can be dropped.
+    pub memory_bytes: u64,
+    /// Processes now; 0 = not known.
+    pub pids: u64,
+}
+
+/// How far a pull is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PullProgress {
+    /// Bytes that are here.
+    pub done_bytes: u64,
+    /// Bytes in all, as far as known by now.
+    pub total_bytes: u64,
+}
+
 /// Runs containers. All operations are idempotent.
 ///
 /// Dropping a `pull` or a `wait` is safe; the others are run to their end.
@@ -124,17 +151,50 @@ pub trait Runtime: Send + Sync + fmt::Debug {
 
     /// Removes it and all that belongs to it alone.
     fn remove<'a>(&'a self, unit: &'a Unit) -> BoxFuture<'a, Result<(), Fault>>;
+
+    /// How far the pull is that a task with this container waits for; `None` when none is under way.
+    fn pulling(&self, _spec: &ContainerSpec) -> Option<PullProgress> {
+        None
+    }
+
+    /// What containers have used so far; those that do not run, or cannot be asked, are left out.
+    fn usage<'a>(&'a self, units: &'a [Unit]) -> BoxFuture<'a, BTreeMap<TaskId, Counters>>;
+
+    /// Gives the output of a container, of all its runs, in order. Returns at the end of what there is, or, when it is
+    /// followed, when the container does not run. A sink that is full is waited for; one that is closed ends it.
+    fn logs<'a>(
+        &'a self,
+        unit: &'a Unit,
+        read: &'a LogRead,
+        sink: &'a mpsc::Sender<LogItem>,
+    ) -> BoxFuture<'a, Result<(), ApiError>>;
+
+    /// Runs a command in a container and returns its exit code, 128 and more for one that a signal ended.
+    fn exec<'a>(&'a self, exec: Exec<'a>) -> BoxFuture<'a, Result<i32, ApiError>>;
+
+    /// Signals the main process of a container.
+    fn signal<'a>(&'a self, unit: &'a Unit, signal: Signal) -> BoxFuture<'a, Result<(), ApiError>>;
+
+    /// The digest that an image reference stands for; empty when the image is on the node alone and has none.
+    fn resolve<'a>(&'a self, _image: &'a str) -> BoxFuture<'a, Result<String, ApiError>> {
+        Box::pin(async { Err(streams::unsupported("this runtime has no images")) })
+    }
+
+    /// The folder that fills up with containers, where the runtime has one beside the agent's data.
+    fn data_root(&self) -> Option<PathBuf> {
+        None
+    }
 }
 
 /// The exit of a container that ended by `signal`, as shells number it.
 pub(crate) fn by_signal(signal: i32) -> Exit {
     let name =
         nix::sys::signal::Signal::try_from(signal).map_or("an unknown signal", |signal| signal.as_str());
-    Exit { code: Some(128 + signal), detail: format!("killed by {name}") }
+    Exit { code: Some(128 + signal), detail: format!("killed by {name}"), cause: Cause::Signal(signal) }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn unit(task: u64) -> Unit {
@@ -164,6 +224,10 @@ mod tests {
 
     #[test]
     fn a_signal_is_named() {
-        assert_eq!(by_signal(9), Exit { code: Some(137), detail: "killed by SIGKILL".to_owned() });
+        let killed = by_signal(9);
+        assert_eq!(
+            (killed.code, killed.detail.as_str(), killed.cause),
+            (Some(137), "killed by SIGKILL", Cause::Signal(9))
+        );
     }
 }

@@ -4,9 +4,12 @@
 //! its creation on), `run.json` (what to run), `state.json` (what became of it) and the output files. So an agent that
 //! starts anew, even one that lost its ledger, finds what runs.
 
+mod exec;
 mod folder;
+mod logs;
 mod user;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -16,15 +19,19 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use nix::sys::signal::Signal;
 use quorate_base::{Clock, TaskGroup, TaskKind, Timestamp};
-use quorate_model::{RuntimeKind, StopPolicy};
+use quorate_model::{RuntimeKind, StopPolicy, TaskId};
+use quorate_wire::status::ApiError;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::net::unix::pipe;
 use tokio::process::Command;
+use tokio::sync::mpsc;
 
 use super::shim::{ALIVE, Process, Run, State};
-use super::{Owner, Runtime, Unit, Work, by_signal};
+use super::streams::{Exec, LogItem, LogRead};
+use super::{Counters, Owner, Runtime, Unit, Work, by_signal};
 use crate::config::{LogLimits, ShimCommand};
 use crate::durable;
+use crate::machine::groups_use;
 use crate::step::{Exit, Fault, Seen};
 use folder::{Folder, Folders};
 
@@ -169,11 +176,12 @@ fn look(folder: &Folder) -> Result<Seen, Fault> {
             } else {
                 "its supervisor was killed"
             };
-            Ok(Seen::Exited(Exit { code: None, detail: format!("ended, exit code unknown: {cause}") }))
+            let detail = format!("ended, exit code unknown: {cause}");
+            Ok(Seen::Exited(Exit { detail, ..Exit::default() }))
         }
         (false, Some(State::Exited { signal: Some(signal), .. })) => Ok(Seen::Exited(by_signal(signal))),
         (false, Some(State::Exited { code, signal: None })) => {
-            Ok(Seen::Exited(Exit { code, detail: String::new() }))
+            Ok(Seen::Exited(Exit { code, ..Exit::default() }))
         }
     }
 }
@@ -246,6 +254,37 @@ impl Runtime for ProcessRuntime {
         policy: Option<&'a StopPolicy>,
     ) -> BoxFuture<'a, Result<Seen, Fault>> {
         Box::pin(self.end(unit, policy))
+    }
+
+    fn usage<'a>(&'a self, units: &'a [Unit]) -> BoxFuture<'a, BTreeMap<TaskId, Counters>> {
+        let running = units.iter().filter_map(|unit| match self.folders.of(unit).state() {
+            Ok(Some(State::Running(process))) if process.is_alive() => Some((process.pid, unit.task)),
+            _ => None,
+        });
+        let running: BTreeMap<i32, TaskId> = running.collect();
+        Box::pin(async move {
+            let groups = running.keys().copied().collect();
+            // A walk through all processes takes a while on a busy machine.
+            let counted = tokio::task::spawn_blocking(move || groups_use(&groups)).await.unwrap_or_default();
+            counted.into_iter().filter_map(|(group, used)| Some((*running.get(&group)?, used))).collect()
+        })
+    }
+
+    fn logs<'a>(
+        &'a self,
+        unit: &'a Unit,
+        read: &'a LogRead,
+        sink: &'a mpsc::Sender<LogItem>,
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(self.read_logs(unit, read, sink))
+    }
+
+    fn exec<'a>(&'a self, exec: Exec<'a>) -> BoxFuture<'a, Result<i32, ApiError>> {
+        Box::pin(self.run_beside(exec))
+    }
+
+    fn signal<'a>(&'a self, unit: &'a Unit, signal: Signal) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(async move { self.signal_main(unit, signal) })
     }
 
     fn remove<'a>(&'a self, unit: &'a Unit) -> BoxFuture<'a, Result<(), Fault>> {

@@ -43,6 +43,11 @@ impl Runtimes {
         self.all.get(&kind)
     }
 
+    /// All that the agent was told to offer.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<dyn Runtime>> {
+        self.all.values()
+    }
+
     /// Which answer.
     pub(crate) fn offer(&self) -> watch::Receiver<Offer> {
         self.offer.subscribe()

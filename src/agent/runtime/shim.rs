@@ -5,7 +5,7 @@
 //! copies its output into bounded files, waits, ends what is left of the process group, and writes down durably how it
 //! ended. While it lives it holds the folder's `alive` pipe open: whoever reads that pipe learns of its end at once.
 
-mod log;
+pub(crate) mod log;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,19 +15,21 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo, setsid};
 use quorate_base::Clock;
+use quorate_base::sync::lock;
 use quorate_base::tasks::spawn_thread;
 use serde::{Deserialize, Serialize};
 
 use crate::durable;
-use log::RotatingLog;
+use log::{Lines, OUTPUT, RotatingLog, record};
 
 /// The pipe that the shim holds open while it lives.
 pub(crate) const ALIVE: &str = "alive";
@@ -134,6 +136,17 @@ impl Process {
         boot().is_ok_and(|boot| boot != self.boot)
     }
 
+    /// Signals it alone, if it is still the same process. False when it is not.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<bool, Errno> {
+        if !self.is_alive() {
+            return Ok(false);
+        }
+        match kill(Pid::from_raw(self.pid), signal) {
+            Err(Errno::ESRCH) => Ok(false),
+            other => other.map(|()| true),
+        }
+    }
+
     /// Signals its whole group, if it is still the same process.
     pub(crate) fn signal_group(&self, signal: Signal) -> Result<(), Errno> {
         if !self.is_alive() {
@@ -195,10 +208,10 @@ fn supervise(folder: &Path) -> io::Result<()> {
         Ok(child) => child,
         Err(state) => return announce(folder, &state),
     };
-    let outputs = [
-        pump(child.stdout.take(), RotatingLog::new(folder.join("stdout.log"), run.log_bytes, run.log_files))?,
-        pump(child.stderr.take(), RotatingLog::new(folder.join("stderr.log"), run.log_bytes, run.log_files))?,
-    ];
+    let log = RotatingLog::new(folder.join(OUTPUT), run.log_bytes, run.log_files);
+    let log = Arc::new(Mutex::new(log));
+    let outputs =
+        [pump(child.stdout.take(), false, Arc::clone(&log))?, pump(child.stderr.take(), true, log)?];
     let pid = i32::try_from(child.id()).unwrap_or(i32::MAX);
     // On a full disk the process runs all the same: the agent sees a shim without a state, and then its end.
     let announced = Process::of(pid, &Clock::system()).and_then(|p| announce(folder, &State::Running(p)));
@@ -272,20 +285,28 @@ fn announce(folder: &Path, state: &State) -> io::Result<()> {
     written
 }
 
-/// Copies a stream into its log on a thread of its own; the receiver hears of the stream's end.
-fn pump(stream: Option<impl Read + Send + 'static>, mut log: RotatingLog) -> io::Result<Receiver<()>> {
+/// Copies a stream into the log on a thread of its own; the receiver hears of the stream's end.
+fn pump(
+    stream: Option<impl Read + Send + 'static>,
+    stderr: bool,
+    log: Arc<Mutex<RotatingLog>>,
+) -> io::Result<Receiver<()>> {
     let (done, ended) = sync_channel(1);
     spawn_thread("output", move || {
-        let mut buffer = [0; 16 * 1024];
+        let (mut buffer, mut lines, clock) = ([0; 16 * 1024], Lines::default(), Clock::system());
         let Some(mut stream) = stream else { return };
+        let write = |data: &[u8], unfinished| {
+            lock(&log).append(&record(clock.now(), stderr, data, unfinished));
+        };
         loop {
             match stream.read(&mut buffer) {
                 Ok(0) => break,
-                Ok(count) => log.append(&buffer[..count]),
+                Ok(count) => lines.take(&buffer[..count], write),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => break,
             }
         }
+        lines.finish(write);
         let _ = done.send(());
     })?;
     Ok(ended)

@@ -1,7 +1,7 @@
 //! The body of a session: sets in, heartbeats and statuses out.
 
 use futures::future::BoxFuture;
-use quorate_base::Mono;
+use quorate_base::{Mono, Timestamp};
 use quorate_model::TaskId;
 use quorate_wire::agent::{
     AssignmentSet, Heartbeat, Report, SessionRequest, StatusBatch, session_request, session_response,
@@ -20,17 +20,30 @@ const BATCH: usize = 500;
 enum Taken {
     /// Statuses were acknowledged.
     Acknowledged,
-    /// These changes are to be applied, resulting in the set of that number.
-    Apply(Changes, u64),
+    /// Nothing is left to do.
+    Passed,
+    /// These changes are to be applied, resulting in this set.
+    Apply(Changes, Applied),
+}
+
+/// A set as it is told to the leader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Applied {
+    number: u64,
+    hash: u64,
 }
 
 /// The state of a conversation.
 struct Talk<'a> {
     set: Set,
     /// The set that is being applied, one after the other. Meanwhile nothing is read, but heartbeats go on.
-    applying: Option<BoxFuture<'a, (u64, bool)>>,
+    applying: Option<BoxFuture<'a, (Applied, bool)>>,
     /// The newest set that is applied.
-    applied: u64,
+    applied: Applied,
+    /// Whether a complete set was applied.
+    stands: bool,
+    /// The measurement that was sent last, by its moment.
+    measured: Option<Timestamp>,
     /// When the next heartbeat is due.
     beat: Mono,
     /// Since when statuses wait for an acknowledgement without any coming.
@@ -45,7 +58,17 @@ impl Session {
         let mut offer = self.core.runtimes.offer();
         offer.mark_unchanged();
         let beat = clock.monotonic().saturating_add(welcome.heartbeat);
-        let mut talk = Talk { set: Set::default(), applying: None, applied: 0, beat, unacknowledged: None };
+        let mut conditions = self.machine.conditions();
+        conditions.mark_unchanged();
+        let mut talk = Talk {
+            set: Set::default(),
+            applying: None,
+            applied: Applied::default(),
+            stands: false,
+            measured: None,
+            beat,
+            unacknowledged: None,
+        };
         loop {
             let patience = talk.unacknowledged.map(|since| since.saturating_add(welcome.lease));
             let reading = talk.applying.is_none();
@@ -57,16 +80,16 @@ impl Session {
                     }
                     continue;
                 }
-                (number, complete) = pending_or(talk.applying.as_mut()) => {
-                    (talk.applying, talk.applied) = (None, number);
-                    if complete {
+                (applied, complete) = pending_or(talk.applying.as_mut()) => {
+                    (talk.applying, talk.applied) = (None, applied);
+                    if complete && !std::mem::replace(&mut talk.stands, true) {
                         self.stands(address, &welcome.leader);
                     }
                     continue;
                 }
                 () = clock.sleep_until(talk.beat) => {
                     talk.beat = clock.monotonic().saturating_add(welcome.heartbeat);
-                    session_request::Body::Heartbeat(Heartbeat { applied_sequence: talk.applied, ..Heartbeat::default() })
+                    session_request::Body::Heartbeat(self.heartbeat(&mut talk))
                 }
                 permit = async { self.core.reporter.ready().await; outbound.reserve().await } => match permit {
                     Ok(_permit) => {
@@ -75,7 +98,9 @@ impl Session {
                     }
                     Err(SendError(())) => return End::Broken("the session broke".to_owned()),
                 },
-                _ = offer.changed() => return End::FactsChanged,
+                // An error means that the other end is gone: then the agent ends.
+                Ok(()) = offer.changed() => session_request::Body::Facts((&self.facts()).into()),
+                Ok(()) = conditions.changed() => session_request::Body::Facts((&self.facts()).into()),
                 () = pending_or(patience.map(|deadline| Box::pin(clock.sleep_until(deadline)))), if reading => {
                     return End::Broken("it acknowledges no status: it cannot commit".to_owned());
                 }
@@ -93,15 +118,16 @@ impl Session {
 
     fn follow<'a>(&'a self, talk: &mut Talk<'a>, taken: Taken) {
         match taken {
+            Taken::Passed => {}
             Taken::Acknowledged => {
                 let open = self.core.reporter.sent() > 0;
                 talk.unacknowledged = open.then(|| self.core.clock.monotonic());
             }
-            Taken::Apply(changes, number) => {
+            Taken::Apply(changes, applied) => {
                 let complete = changes.complete;
                 talk.applying = Some(Box::pin(async move {
                     self.worker.apply(changes).await;
-                    (number, complete)
+                    (applied, complete)
                 }));
             }
         }
@@ -111,6 +137,20 @@ impl Session {
         tracing::info!(address, leader, tasks = self.worker.count(), "session stands");
         self.state
             .send_replace(SessionState::Connected { address: address.to_owned(), leader: leader.to_owned() });
+    }
+
+    fn heartbeat(&self, talk: &mut Talk<'_>) -> Heartbeat {
+        let usage = self.machine.usage().filter(|usage| talk.measured != Some(usage.at));
+        if let Some(usage) = &usage {
+            talk.measured = Some(usage.at);
+        }
+        Heartbeat {
+            applied_sequence: talk.applied.number,
+            set_hash: talk.applied.hash,
+            usage: usage.map(|usage| usage.told),
+            progress: self.worker.progress(),
+            orphans: self.worker.orphans(),
+        }
     }
 
     fn batch(&self) -> StatusBatch {
@@ -133,7 +173,10 @@ impl Session {
             session_response::Body::Refusal(refusal) => {
                 Err(End::Refused(format!("{}: {}", refusal.reason, refusal.message)))
             }
-            session_response::Body::OpenRelay(_) => Err(End::Broken("relays are not served yet".to_owned())),
+            session_response::Body::OpenRelay(open) => {
+                self.relays.open(address, open.relay_id);
+                Ok(Taken::Passed)
+            }
             session_response::Body::Welcome(_) => Err(End::Broken("it said welcome twice".to_owned())),
         }
     }
@@ -142,7 +185,7 @@ impl Session {
         self.check_fence(message.fence.unwrap_or_default())?;
         let number = message.results_in;
         let changes = set.take(message, complete).map_err(End::Gap)?;
-        Ok(Taken::Apply(changes, number))
+        Ok(Taken::Apply(changes, Applied { number, hash: set.hash() }))
     }
 }
 

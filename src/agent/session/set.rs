@@ -17,6 +17,11 @@ pub(super) struct Set {
 }
 
 impl Set {
+    /// Hash over the set, as the leader counts it.
+    pub(super) const fn hash(&self) -> u64 {
+        self.hash
+    }
+
     /// Takes a message over. After an error the set is not to be used any more.
     ///
     /// # Errors

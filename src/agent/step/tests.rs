@@ -8,7 +8,7 @@ use quorate_model::task::MAX_REASON;
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 
 fn order(desired: TaskState) -> Order {
-    Order { desired, removed: false, restart: RestartPolicy::default(), pull: true }
+    Order { desired, removed: false, restart: RestartPolicy::default(), pull: true, restarts_asked: 0 }
 }
 
 fn record(state: TaskState) -> Record {
@@ -26,7 +26,7 @@ fn running() -> Seen {
 }
 
 fn exited(code: i32) -> Seen {
-    Seen::Exited(Exit { code: Some(code), detail: String::new() })
+    Seen::Exited(Exit { code: Some(code), ..Exit::default() })
 }
 
 fn fault(class: FaultClass) -> View {
@@ -296,6 +296,108 @@ fn a_new_instance_is_reported_and_the_same_one_is_not() {
     assert_eq!((&*other.record.status.instance, other.record.status.running_since), ("c2", Some(NOW)));
 }
 
+fn kinds(record: &Record) -> Vec<TaskEventKind> {
+    record.status.events.iter().map(|event| event.kind).collect()
+}
+
+#[test]
+fn a_life_is_told_in_events() {
+    use TaskEventKind::*;
+    let order = order(TaskState::Running);
+    let mut record = Record::accepted(NOW);
+    let killed = Exit { code: Some(137), cause: Cause::Signal(9), ..Exit::default() };
+    let lacked = Exit { code: Some(137), cause: Cause::OutOfMemory, detail: "too little".to_owned() };
+    let pulled = View { pulled: true, ..View::default() };
+    let story = [
+        (view(Seen::Absent), 0),
+        (View { done: Some(Pulled), seen: Some(Seen::Absent), ..pulled.clone() }, 0),
+        (View { done: Some(Created), ..view(Seen::Created) }, 0),
+        (View { started: true, ..view(running()) }, 0),
+        (view(running()), 0),
+        (view(Seen::Exited(killed)), 0),
+        (view(exited(137)), 2),
+        (View { started: true, ..view(running()) }, 2),
+        (view(Seen::Exited(lacked)), 3),
+    ];
+    for (view, seconds) in story {
+        record = step(&order, &record, &view, NOW.saturating_add(Duration::from_secs(seconds))).record;
+    }
+    assert_eq!(
+        kinds(&record),
+        [Received, Pulling, Pulled, Created, Started, Killed, Restarting, Started, OutOfMemory, Restarting]
+    );
+    let events = &record.status.events;
+    assert_eq!((events[5].code, events[8].code), (Some(9), Some(137)));
+    assert_eq!(events[6].detail.as_deref(), Some("in 2s (1 of 3)"));
+    assert_eq!(events[8].detail.as_deref(), Some("too little"));
+    let stop = Order { desired: TaskState::Shutdown, ..order };
+    let stopping = step(&stop, &record, &view(running()), NOW).record;
+    let stopped = step(&stop, &stopping, &view(exited(0)), NOW).record;
+    assert_eq!(kinds(&stopped)[8..], [Stopping, Exited]);
+    assert_eq!(stopped.status.events.len(), 10, "the oldest have gone");
+}
+
+#[test]
+fn events_alone_are_no_news_and_repeat_themselves_not() {
+    let order = order(TaskState::Running);
+    let first = step(&order, &record(TaskState::Starting), &view(running()), NOW).record;
+    let later = NOW.saturating_add(Duration::from_secs(9));
+    let adopting = View { adopting: true, ..view(running()) };
+    let adopted = step(&order, &first, &adopting, later).record;
+    assert_eq!(kinds(&adopted).last(), Some(&TaskEventKind::Adopted));
+    assert!(!is_news(&first.status, &adopted.status) && adopted.status.at == first.status.at);
+    let again = step(&order, &adopted, &adopting, later).record;
+    assert_eq!(kinds(&again), kinds(&adopted), "of adoptions in a row one is kept");
+    let silent = step(&order, &record(TaskState::Preparing), &fault(FaultClass::Unavailable), NOW).record;
+    assert_eq!(kinds(&silent).last(), Some(&TaskEventKind::Fault));
+    let still = step(&order, &silent, &fault(FaultClass::Unavailable), later).record;
+    assert_eq!(still, silent, "a silence that lasts is told once");
+}
+
+#[test]
+fn a_restart_that_was_asked_for_is_done_once_and_is_no_failure() {
+    let asked = Order { restarts_asked: 1, ..order(TaskState::Running) };
+    let up = step(&order(TaskState::Running), &record(TaskState::Starting), &view(running()), NOW).record;
+    let stopping = step(&asked, &up, &view(running()), NOW);
+    let status = &stopping.record.status;
+    assert_eq!((stopping.action, status.state, status.is_up()), (Action::Stop, TaskState::Running, false));
+    let again = step(&asked, &stopping.record, &view(running()), NOW);
+    assert_eq!(
+        (again.action, &again.record),
+        (Action::Stop, &stopping.record),
+        "also after a restart of the agent"
+    );
+    let down = step(&asked, &stopping.record, &view(exited(143)), NOW);
+    let status = &down.record.status;
+    assert_eq!((down.action, down.record.restarts_done), (Action::Start, 1));
+    assert_eq!((status.restarts, status.exit_code, &*status.reason), (1, Some(143), "restarting as asked"));
+    assert_eq!(down.record.recent, [], "it uses up no attempt");
+    let unstarted = step(&asked, &down.record, &view(exited(143)), NOW);
+    assert_eq!(unstarted.action, Action::Start, "an agent that died before the start makes up for it");
+    let back = step(&asked, &down.record, &View { started: true, ..view(running()) }, NOW);
+    assert_eq!(back.action, Action::AwaitExit);
+    assert!(back.record.status.is_up() && back.record.status.reason.is_empty());
+    assert_eq!(step(&asked, &back.record, &view(running()), NOW).record, back.record, "each number once");
+    let crashed = step(&asked, &back.record, &view(exited(1)), NOW);
+    assert_eq!(crashed.action, Action::Wait(Duration::from_secs(2)), "the first wait of the policy");
+}
+
+#[test]
+fn a_restart_that_was_asked_for_ends_a_wait_and_does_not_revive() {
+    let asked = Order { restarts_asked: 3, ..order(TaskState::Running) };
+    let waiting = step(&order(TaskState::Running), &record(TaskState::Running), &view(exited(1)), NOW).record;
+    let due = step(&asked, &waiting, &view(exited(1)), NOW);
+    assert_eq!((due.action, due.record.restarts_done), (Action::Start, 3));
+    let parked =
+        Record { retry_at: Some(NOW.saturating_add(Duration::from_secs(9))), ..record(TaskState::Preparing) };
+    let pulls = step(&asked, &parked, &view(Seen::Absent), NOW);
+    assert_eq!((pulls.action, pulls.record.status.restarts), (Action::Pull, 0));
+    let ended = step(&asked, &record(TaskState::Failed), &view(exited(1)), NOW);
+    assert_eq!((ended.action, ended.record), (Action::Rest, record(TaskState::Failed)));
+    let faulty = step(&asked, &record(TaskState::Running), &fault(FaultClass::Transient), NOW);
+    assert_eq!((faulty.action, faulty.record.status.state), (Action::BackOff, TaskState::Running));
+}
+
 fn any_seen() -> impl Strategy<Value = Seen> {
     let exit = (prop::option::of(-1_i32..4), "[a-z]{0,4}");
     prop_oneof![
@@ -305,7 +407,7 @@ fn any_seen() -> impl Strategy<Value = Seen> {
             instance: instance.into(),
             since: since.map(Timestamp::from_millis),
         }),
-        exit.prop_map(|(code, detail)| Seen::Exited(Exit { code, detail })),
+        exit.prop_map(|(code, detail)| Seen::Exited(Exit { code, detail, ..Exit::default() })),
     ]
 }
 
@@ -314,7 +416,7 @@ fn any_view() -> impl Strategy<Value = View> {
         prop::sample::select(vec![FaultClass::Unavailable, FaultClass::Transient, FaultClass::Permanent]);
     let fault = (class, "[a-z]{1,600}").prop_map(|(class, message)| Fault { class, message });
     (prop::option::of(any_seen()), any::<bool>(), any::<bool>(), prop::option::weighted(0.2, fault))
-        .prop_map(|(seen, pulled, started, fault)| View { seen, pulled, started, fault })
+        .prop_map(|(seen, pulled, started, fault)| View { seen, pulled, started, fault, ..View::default() })
 }
 
 fn any_policy() -> impl Strategy<Value = RestartPolicy> {
@@ -342,7 +444,7 @@ proptest! {
         moves in prop::collection::vec((0_usize..5, any_view(), 0_u64..90_000, any::<bool>()), 1..80),
     ) {
         let desired = [TaskState::Ready, TaskState::Running, TaskState::Complete, TaskState::Shutdown, TaskState::Remove];
-        let mut order = Order { desired: TaskState::Ready, removed: false, restart: policy, pull: true };
+        let mut order = Order { desired: TaskState::Ready, removed: false, restart: policy, pull: true, restarts_asked: 0 };
         let mut record = Record::accepted(NOW);
         for (want, view, millis, removed) in moves {
             order.desired = order.desired.max(desired[want.min(2)]).max(if millis < 900 { desired[want] } else { TaskState::Ready });

@@ -10,7 +10,7 @@ use std::time::Duration;
 use quorate_agent::config::DockerConfig;
 use quorate_agent::runtime::docker::DockerRuntime;
 use quorate_agent::runtime::{Runtime as _, Work};
-use quorate_agent::step::{Exit, FaultClass, Seen};
+use quorate_agent::step::{Cause, Exit, FaultClass, Seen};
 use quorate_base::Clock;
 use quorate_model::{ImagePull, Limits, Mount, Port, Resources, StopPolicy, Volume};
 use support::engine::{Cluster, Registry, docker, engine};
@@ -53,7 +53,7 @@ async fn a_container_runs_to_its_exit_code_and_is_removed() {
     let work = cluster.shell(1, "echo out; exit 3");
     assert_eq!(runtime.inspect(&work.unit).await, Ok(Seen::Absent));
     let (exit, output) = outcome(&runtime, &work).await;
-    assert_eq!((exit, output.as_str()), (Exit { code: Some(3), detail: String::new() }, "out"));
+    assert_eq!((exit, output.as_str()), (Exit { code: Some(3), ..Exit::default() }, "out"));
     runtime.remove(&work.unit).await.unwrap();
     assert_eq!(runtime.inspect(&work.unit).await, Ok(Seen::Absent));
     runtime.remove(&work.unit).await.unwrap();
@@ -161,7 +161,11 @@ async fn a_stop_asks_first_and_kills_what_does_not_listen() {
     run(&runtime, &deaf).await;
     ready(&deaf).await;
     let seen = runtime.stop(&deaf.unit, Some(&deaf.spec.stop)).await.unwrap();
-    assert_eq!(exit(seen), Exit { code: Some(137), detail: "killed by SIGKILL".to_owned() });
+    let killed = exit(seen);
+    assert_eq!(
+        (killed.code, killed.detail.as_str(), killed.cause),
+        (Some(137), "killed by SIGKILL", Cause::Signal(9))
+    );
     assert_eq!(exit(runtime.stop(&deaf.unit, None).await.unwrap()).code, Some(137));
 }
 

@@ -7,6 +7,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
+use std::time::Duration;
 
 use quorate_agent::config::{RuntimeConfig, Storage};
 use quorate_agent::runtime::fake::FakeStore;
@@ -29,6 +30,8 @@ fn config(storage: Storage, store: &FakeStore, managers: &[&str]) -> AgentConfig
         reserved: Resources::default(),
         capacity: Some(Resources { cpu_millis: 4_000, memory_bytes: 8 << 30 }),
         runtimes: RuntimeConfig { fake: Some(store.clone()), ..RuntimeConfig::default() },
+        orphan_grace: Duration::from_millis(100),
+        pressure: None,
     }
 }
 
@@ -194,9 +197,9 @@ async fn managers_that_send_it_in_circles_do_not_make_it_spin() {
         manager.accept().await.redirect(&other.address, &[]).await;
     }
     // The redirects in a row are used up: the next one is followed after a wait, which ends when the clock moves.
-    let unmoved = tokio::time::timeout(std::time::Duration::from_millis(200), a.accept()).await;
+    let unmoved = tokio::time::timeout(Duration::from_millis(200), a.accept()).await;
     assert!(unmoved.is_err(), "followed at once");
-    clock.advance(std::time::Duration::from_millis(100));
+    clock.advance(Duration::from_millis(100));
     a.accept().await;
 }
 
@@ -325,7 +328,7 @@ async fn a_leader_that_acknowledges_nothing_is_left() {
     let (agent, _) = in_memory(&manager).await;
     let mut conn = manager.accept().await;
     conn.welcome_with(|welcome| {
-        welcome.lease = Some(quorate_wire::common::duration(std::time::Duration::from_millis(200)));
+        welcome.lease = Some(quorate_wire::common::duration(Duration::from_millis(200)));
     })
     .await;
     conn.complete(vec![fake_task(1, &[])]).await;

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -35,6 +36,8 @@ fn config(folder: &Path, manager: &str, runtimes: RuntimeConfig) -> AgentConfig 
         reserved: Resources::default(),
         capacity: None,
         runtimes,
+        orphan_grace: Duration::from_millis(100),
+        pressure: None,
     }
 }
 
@@ -93,8 +96,8 @@ async fn a_killed_agent_stops_no_process_and_its_successor_adopts_it() {
     let first = conn.reaches(1, TaskState::Running).await;
     let second = conn.status(2, running()).await;
     let second: i32 = second.instance.split(':').next().unwrap().parse().unwrap();
-    let output = folder.path().join("tasks/t2/main/stdout.log");
-    until("the trap", || (std::fs::read_to_string(&output).ok()? == "ready\n").then_some(())).await;
+    let task = folder.path().join("tasks/t2/main");
+    until("the trap", || (support::output(&task, "stdout") == "ready\n").then_some(())).await;
     drop(agent);
     // While no agent lives: t2 ends with an exit code of its own.
     kill(Pid::from_raw(second), Signal::SIGTERM).unwrap();
@@ -190,8 +193,7 @@ async fn a_disk_without_room_hides_no_exit_code_and_is_told() {
         .await;
     let status = conn.reaches(1, TaskState::Running).await;
     let task = folder.path().join("tasks/t1/main");
-    until("the trap", || (std::fs::read_to_string(task.join("stdout.log")).ok()? == "ready\n").then_some(()))
-        .await;
+    until("the trap", || (support::output(&task, "stdout") == "ready\n").then_some(())).await;
     // Where a temporary file would go there is no room for one.
     std::fs::create_dir(task.join("state.tmp")).unwrap();
     until("a moment between two writes", || std::fs::create_dir(folder.path().join("ledger.tmp")).ok()).await;

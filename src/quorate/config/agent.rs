@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use quorate_agent::config::{
-    AgentConfig, DockerConfig, LogLimits, ProcessConfig, RuntimeConfig, ShimCommand, Storage,
+    AgentConfig, DockerConfig, LogLimits, ORPHAN_GRACE, Pressure, ProcessConfig, RuntimeConfig, ShimCommand,
+    Storage,
 };
 use quorate_agent::runtime::fake::FakeStore;
 use quorate_model::{Name, Resources, RuntimeKind};
@@ -31,6 +32,11 @@ const SCHEMA: Schema = Schema {
         "managers",
         "runtimes",
         "docker.socket",
+        "docker.auth_file",
+        "orphan_grace",
+        "pressure.disk_used_percent",
+        "pressure.disk_free",
+        "pressure.memory_available_percent",
         "logs.max_size",
         "logs.max_files",
         LOG_KEYS[0],
@@ -93,6 +99,10 @@ fn read(layers: &mut Layers, shim: ShimCommand) -> Option<Loaded> {
         .get("tls.mode", |node| fields::text(node)?.parse().map_err(|error| format!("{error}")))
         .unwrap_or_default();
     let runtimes = runtimes(layers, shim);
+    let orphan_grace = layers.get("orphan_grace", fields::duration).unwrap_or(ORPHAN_GRACE);
+    let pressure = pressure(layers);
+    // A machine that is only simulated is never short of anything.
+    let measured = runtimes.docker.is_some() || runtimes.process.is_some();
     let identity = Identity::Node(name.as_ref().map(ToString::to_string).unwrap_or_default());
     let log = log(layers, identity);
     let config = AgentConfig {
@@ -103,7 +113,9 @@ fn read(layers: &mut Layers, shim: ShimCommand) -> Option<Loaded> {
         security,
         reserved,
         capacity,
+        pressure: measured.then_some(pressure),
         runtimes,
+        orphan_grace,
     };
     Some(Loaded { config, log })
 }
@@ -130,6 +142,22 @@ fn capacity(layers: &mut Layers) -> Option<Resources> {
     }
 }
 
+fn pressure(layers: &mut Layers) -> Pressure {
+    let usual = Pressure::default();
+    let mut percent = |key: &str, usual: u8| {
+        let given = layers.get(key, |node| number(node, 0, 100));
+        given.and_then(|percent| u8::try_from(percent).ok()).unwrap_or(usual)
+    };
+    Pressure {
+        disk_used_percent: percent("pressure.disk_used_percent", usual.disk_used_percent),
+        memory_available_percent: percent(
+            "pressure.memory_available_percent",
+            usual.memory_available_percent,
+        ),
+        disk_free_bytes: layers.get("pressure.disk_free", fields::memory).unwrap_or(usual.disk_free_bytes),
+    }
+}
+
 fn runtimes(layers: &mut Layers, shim: ShimCommand) -> RuntimeConfig {
     let wanted = layers.get("runtimes", |node| {
         let read = |word: &String| {
@@ -140,13 +168,14 @@ fn runtimes(layers: &mut Layers, shim: ShimCommand) -> RuntimeConfig {
     });
     let wanted = wanted.unwrap_or_else(|| vec![RuntimeKind::Docker, RuntimeKind::Process]);
     let socket = layers.get("docker.socket", fields::text).map(PathBuf::from);
+    let auth_file = layers.get("docker.auth_file", fields::text).map(PathBuf::from);
     let mut logs = LogLimits::default();
     logs.file_bytes = layers.get("logs.max_size", fields::memory).unwrap_or(logs.file_bytes);
     let most = layers.get("logs.max_files", |node| number(node, 1, 1_000));
     logs.files = most.and_then(|files| u32::try_from(files).ok()).unwrap_or(logs.files);
     let has = |kind| wanted.contains(&kind);
     RuntimeConfig {
-        docker: has(RuntimeKind::Docker).then_some(DockerConfig { socket, logs }),
+        docker: has(RuntimeKind::Docker).then_some(DockerConfig { socket, logs, auth_file }),
         process: has(RuntimeKind::Process).then_some(ProcessConfig { shim, logs }),
         fake: has(RuntimeKind::Fake).then(FakeStore::new),
     }

@@ -25,6 +25,7 @@ fn load_all(file: Option<&str>, environment: &[(&str, &str)], flags: &str) -> Re
 const FULL: &str = r#"
 managers = ["127.0.0.1:7421", "127.0.0.1:7521"]
 runtimes = ["process", "fake"]
+orphan_grace = "5s"
 logs = { max_size = "1MiB", max_files = 2 }
 
 [node]
@@ -33,6 +34,10 @@ data_dir = "/var/lib/quorate-agent"
 labels = { zone = "a", rack = 7, "example.com/disk" = "ssd" }
 reserved = { cpu = "100m", memory = "128MiB" }
 capacity = { cpu = 4, memory = "8GiB" }
+
+[pressure]
+disk_used_percent = 80
+disk_free = "4GiB"
 "#;
 
 #[test]
@@ -47,6 +52,9 @@ fn a_full_file_arrives() {
     assert_eq!(config.runtimes.wanted(), [RuntimeKind::Process, RuntimeKind::Fake]);
     assert_eq!(config.runtimes.process.unwrap().logs, LogLimits { file_bytes: 1 << 20, files: 2 });
     assert_eq!(log.identity, Identity::Node("n1".into()));
+    assert_eq!(config.orphan_grace, std::time::Duration::from_secs(5));
+    let pressure = Pressure { disk_used_percent: 80, disk_free_bytes: 4 << 30, memory_available_percent: 5 };
+    assert_eq!(config.pressure, Some(pressure));
 }
 
 #[test]
@@ -78,6 +86,10 @@ fn the_defaults_dial_the_loopback_and_offer_what_is_real() {
     assert_eq!(config.managers, ["127.0.0.1:7421"]);
     assert_eq!(config.runtimes.wanted(), [RuntimeKind::Docker, RuntimeKind::Process]);
     assert_eq!((config.reserved, config.capacity), (Resources::default(), None));
+    assert_eq!((config.orphan_grace, config.pressure), (ORPHAN_GRACE, Some(Pressure::default())));
+    assert_eq!(config.runtimes.docker.unwrap().auth_file, None);
+    let simulated = load_all(None, &[], "--name n1 --data-dir d --runtime fake").unwrap().config;
+    assert_eq!(simulated.pressure, None, "a simulated machine is never short of anything");
 }
 
 #[test]

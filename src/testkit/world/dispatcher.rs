@@ -208,14 +208,14 @@ impl World {
     }
 }
 
-/// What a node's agent must run or stop.
+/// What a node's agent must run or stop, and what ended there and is not forgotten yet.
 fn wanted(view: &State, node: NodeId) -> BTreeMap<TaskId, TaskState> {
-    let living = view.tasks_on(node).filter(|t| !t.status.state.is_terminal());
-    living.map(|t| (t.id, t.desired)).collect()
+    view.tasks_on(node).map(|t| (t.id, t.desired)).collect()
 }
 
 fn order(view: &State, task: TaskId, desired: TaskState) -> Option<Order> {
     let record = view.task(task)?;
     let batch = matches!(view.spec_of(record)?.kind, JobKind::Batch { .. });
-    Some(Order { task, job: record.job, slot: record.slot, desired, seq: record.status.seq, batch })
+    let (observed, seq) = (record.status.state, record.status.seq);
+    Some(Order { task, job: record.job, slot: record.slot, desired, observed, seq, batch })
 }

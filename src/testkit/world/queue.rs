@@ -38,6 +38,8 @@ pub(super) struct Order {
     pub(super) job: JobId,
     pub(super) slot: Slot,
     pub(super) desired: TaskState,
+    /// Newest state that the managers know.
+    pub(super) observed: TaskState,
     /// Number of the newest report that the managers know.
     pub(super) seq: u64,
     pub(super) batch: bool,

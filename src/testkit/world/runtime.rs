@@ -17,6 +17,9 @@ impl World {
         // A leader that was cut off may start here what its successor has replaced elsewhere.
         let node = self.state.node_named(&agent.name);
         let forsaken = node.is_none_or(|node| node.status == NodeStatus::Down);
+        if order.observed.is_terminal() {
+            return self.obey_end(index, order);
+        }
         if let Some(held) = agent.held.get_mut(&order.task) {
             if order.desired > held.desired {
                 held.desired = order.desired;
@@ -34,6 +37,31 @@ impl World {
         agent.containers.insert(order.task, container);
         self.see(index, order.task, TaskState::Accepted);
         self.schedule(index, order.task, 5, 200);
+    }
+
+    /// A task that ended, as far as the managers know: what runs of it is stopped, and nothing is started.
+    fn obey_end(&mut self, index: usize, order: Order) {
+        let now = self.agent_clock(index);
+        let agent = &mut self.agents[index];
+        let held = agent.held.entry(order.task).or_insert_with(|| {
+            let status = TaskStatus { seq: order.seq, ..TaskStatus::by_manager(order.observed, now) };
+            Held { desired: order.desired, status, acked: order.seq, batch: order.batch }
+        });
+        held.desired = held.desired.max(order.desired);
+        if !held.status.state.is_terminal() {
+            held.status.state = order.observed;
+        }
+        // The managers take no word on it any more.
+        held.acked = held.status.seq;
+        let Some(container) = agent.containers.get_mut(&order.task) else { return };
+        container.token = 0;
+        if !container.phase.is_terminal() {
+            let ran = std::mem::replace(&mut container.phase, TaskState::Shutdown) == TaskState::Running;
+            if ran {
+                let name = agent.name.clone();
+                self.journal.killed(&self.state, &name, order.task);
+            }
+        }
     }
 
     /// Stops and forgets a task that is no longer assigned.

@@ -9,6 +9,7 @@ use bollard::models::{
 };
 use quorate_model::{Epoch, JobVersion, Name, Port, Slot, Volume};
 
+use super::image;
 use crate::config::LogLimits;
 use crate::runtime::{Owner, Unit, Work};
 
@@ -20,7 +21,7 @@ pub(super) fn body(work: &Work, logs: LogLimits) -> ContainerCreateBody {
     let spec = &work.spec;
     let some = |list: &[String]| (!list.is_empty()).then(|| list.to_vec());
     ContainerCreateBody {
-        image: spec.image.clone(),
+        image: spec.image.is_some().then(|| image::reference(spec)),
         entrypoint: some(&spec.command),
         cmd: some(&spec.args),
         env: Some(spec.env.iter().map(|(key, value)| format!("{key}={value}")).collect()),

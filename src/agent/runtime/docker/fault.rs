@@ -93,19 +93,28 @@ impl Trouble<'_> {
     }
 }
 
+/// Whether a pull failed for want of a login.
+pub(super) fn wants_login(fault: &Fault) -> bool {
+    fault.message.contains("its registry wants a login") || fault.message.contains("refuses the login")
+}
+
 /// Registries tell by words alone, and not all by the same.
 fn pull(image: &str, status: u16, message: &str) -> Fault {
     let lower = message.to_lowercase();
     let has = |parts: &[&str]| parts.iter().any(|part| lower.contains(part));
     let text = short(message);
-    if has(&[
-        "unauthorized",
-        "authentication required",
-        "access denied",
-        "access forbidden",
-        "no basic auth",
-        "denied:",
-    ]) {
+    if has(&["manifest verification failed", "digest mismatch", "unexpected digest", "does not match digest"])
+    {
+        return Fault::transient(format!(
+            "image {image}: its registry sends other contents than that digest: {text}"
+        ));
+    }
+    if has(&["unauthorized", "authentication required", "no basic auth", "incorrect username or password"]) {
+        return Fault::permanent(format!(
+            "the registry of image {image} refuses the login, or wants one: {text}"
+        ));
+    }
+    if has(&["access denied", "access forbidden", "denied:"]) {
         return Fault::permanent(format!(
             "image {image}: it does not exist, or its registry wants a login: {text}"
         ));
@@ -256,7 +265,18 @@ mod tests {
                 Permanent,
                 "image a:1: it does not exist, or its registry wants a login: pull access denied",
             ),
-            (500, "unauthorized: authentication required", Permanent, "image a:1: it does not exist, or"),
+            (
+                500,
+                "unauthorized: authentication required",
+                Permanent,
+                "the registry of image a:1 refuses the login, or wants one: unauthorized",
+            ),
+            (
+                500,
+                "manifest verification failed for digest sha256:00",
+                Transient,
+                "image a:1: its registry sends other contents than that digest",
+            ),
             (
                 404,
                 "manifest for a:1 not found: manifest unknown",

@@ -7,7 +7,7 @@ use quorate_base::Timestamp;
 use quorate_model::StopPolicy;
 
 use crate::runtime::by_signal;
-use crate::step::{Exit, Fault, Seen};
+use crate::step::{Cause, Exit, Fault, Seen};
 
 /// Exit code of what was ended by SIGKILL.
 const KILLED: i64 = 137;
@@ -44,12 +44,13 @@ pub(super) fn may_have_lacked_memory(container: &ContainerInspectResponse) -> bo
 fn exit(state: &ContainerState, lacked_memory: bool) -> Exit {
     let code = state.exit_code.and_then(|code| i32::try_from(code).ok());
     if state.oom_killed == Some(true) || (lacked_memory && state.exit_code == Some(KILLED)) {
-        return Exit { code, detail: "killed for lack of memory: raise its memory limit".to_owned() };
+        let detail = "killed for lack of memory: raise its memory limit".to_owned();
+        return Exit { code, detail, cause: Cause::OutOfMemory };
     }
     match code {
         // The engine, like shells, adds 128 to the number of the signal.
         Some(code @ 129..=159) => by_signal(code - 128),
-        _ => Exit { code, detail: state.error.clone().unwrap_or_default() },
+        _ => Exit { code, detail: state.error.clone().unwrap_or_default(), ..Exit::default() },
     }
 }
 
@@ -64,19 +65,25 @@ pub(super) fn stop_policy(container: &ContainerInspectResponse) -> StopPolicy {
 
 /// Reads the engine's moments: `2026-11-30T22:10:00.123456789Z`, always UTC. Its "never", in the year 1, is `None`.
 fn moment(text: &str) -> Option<Timestamp> {
+    let (seconds, nanos) = instant(text)?;
+    Some(Timestamp::from_millis(seconds * 1_000 + u64::from(nanos / 1_000_000)))
+}
+
+/// Seconds since 1970, and nanoseconds.
+pub(super) fn instant(text: &str) -> Option<(u64, u32)> {
     let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
     let mut date = date.splitn(3, '-').map(|part| part.parse::<u64>().ok());
     let (year, month, day) = (date.next()??, date.next()??, date.next()??);
     let (clock, fraction) = time.split_once('.').unwrap_or((time, ""));
     let mut clock = clock.splitn(3, ':').map(|part| part.parse::<u64>().ok());
     let (hour, minute, second) = (clock.next()??, clock.next()??, clock.next()??);
-    let millis: u64 = format!("{fraction:0<3}").get(..3)?.parse().ok()?;
+    let nanos: u32 = format!("{fraction:0<9}").get(..9)?.parse().ok()?;
     if year < 1970 || !(1..=12).contains(&month) {
         return None;
     }
     let seconds =
         ((days_before(year, month) + day.checked_sub(1)?) * 24 + hour) * 3_600 + minute * 60 + second;
-    Some(Timestamp::from_millis(seconds * 1_000 + millis))
+    Some((seconds, nanos))
 }
 
 /// Days from 1970-01-01 to the first of the month.
@@ -124,8 +131,12 @@ mod tests {
                 false,
             )
         };
-        assert_eq!(end(3, false, ""), Exit { code: Some(3), detail: String::new() });
+        assert_eq!(end(3, false, ""), Exit { code: Some(3), ..Exit::default() });
         assert_eq!(end(137, false, "").detail, "killed by SIGKILL");
+        assert_eq!(
+            (end(137, false, "").cause, end(137, true, "").cause),
+            (Cause::Signal(9), Cause::OutOfMemory)
+        );
         assert_eq!(end(137, true, "").detail, "killed for lack of memory: raise its memory limit");
         assert_eq!(end(255, false, "broken").detail, "broken");
         let late = ContainerState { exit_code: Some(137), ..Default::default() };

@@ -161,6 +161,16 @@ impl Folder {
         State::read(&self.path).map_err(|error| cannot("read", &self.path, &error))
     }
 
+    /// What its process was made of; `None` when there is none.
+    pub(super) fn run(&self) -> Result<Option<Run>, Fault> {
+        let path = self.path.join(RUN);
+        match fs::read(&path) {
+            Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(cannot("read", &path, &error)),
+        }
+    }
+
     /// Whether a shim holds it.
     pub(super) fn shim_lives(&self) -> Result<bool, Fault> {
         let path = self.path.join(ALIVE);

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use quorate_agent::config::{DockerConfig, LogLimits, ProcessConfig, RuntimeConfig, ShimCommand, Storage};
 use quorate_agent::{Agent, AgentConfig, shim_main};
@@ -34,6 +35,8 @@ fn agent(data_dir: &OsString, manager: &OsString) -> ExitCode {
         reserved: Resources::default(),
         capacity: None,
         runtimes: RuntimeConfig { docker: Some(DockerConfig::default()), process, fake: None },
+        orphan_grace: Duration::from_millis(100),
+        pressure: None,
     };
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
         return ExitCode::FAILURE;

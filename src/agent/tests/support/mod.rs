@@ -98,3 +98,19 @@ pub fn exit(seen: Seen) -> Exit {
         other => panic!("has not ended: {other:?}"),
     }
 }
+
+/// What a process wrote to `stream` (stdout, stderr) since its output was last rotated.
+pub fn output(folder: &std::path::Path, stream: &str) -> String {
+    let text = std::fs::read_to_string(folder.join("output.log")).unwrap_or_default();
+    let marks = if stream == "stdout" { ["o", "O"] } else { ["e", "E"] };
+    let mut out = String::new();
+    for line in text.lines().skip(1) {
+        let mut parts = line.splitn(3, ' ');
+        let (_, Some(mark), Some(data)) = (parts.next(), parts.next(), parts.next()) else { continue };
+        if marks.contains(&mark) {
+            out.push_str(data);
+            out.push_str(if mark == marks[0] { "\n" } else { "" });
+        }
+    }
+    out
+}

@@ -141,7 +141,8 @@ pub fn agents(plan: &Plan, folder: &Path, managers: &[ManagerFiles]) -> Result<V
         let text = format!(
             "node = {{ name = {:?}, data_dir = {:?}, labels = {{ zone = {zone:?} }} }}\n\
              managers = {addresses:?}\n\
-             runtimes = {:?}\n\n\
+             runtimes = {:?}\n\
+             orphan_grace = \"2s\"\n\n\
              [tls]\nmode = \"plaintext-loopback\"\n",
             files.name, files.data, plan.runtimes
         );

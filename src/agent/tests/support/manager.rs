@@ -8,10 +8,12 @@ use quorate_base::{TaskGroup, TaskKind};
 use quorate_model::{TaskId, TaskState};
 use quorate_pki::{Profile, Security};
 use quorate_wire::agent::agent_service_server::{AgentService, AgentServiceServer};
+use quorate_wire::agent::relay_order::Order;
 use quorate_wire::agent::{
-    Assignment, AssignmentSet, Fence, Hello, Redirect, Refusal, RelayRequest, RelayResponse, SessionRequest,
-    SessionResponse, StatusAck, StatusMark, TaskSpec, TaskStatus, Wanted, Welcome, session_request,
-    session_response, set_hash,
+    Assignment, AssignmentSet, Fence, Hello, OpenRelay, Redirect, Refusal, RelayFault, RelayHello, RelayLine,
+    RelayOrder, RelayRequest, RelayResponse, SessionRequest, SessionResponse, StatusAck, StatusMark,
+    TaskSpec, TaskStatus, Wanted, Welcome, relay_request, relay_response, session_request, session_response,
+    set_hash,
 };
 use quorate_wire::common;
 use tokio::sync::mpsc;
@@ -24,6 +26,7 @@ use super::{CLUSTER, soon};
 pub struct Manager {
     pub address: String,
     sessions: tokio::sync::Mutex<mpsc::Receiver<Conn>>,
+    relays: tokio::sync::Mutex<mpsc::Receiver<Relay>>,
     tasks: TaskGroup,
 }
 
@@ -39,7 +42,14 @@ pub struct Conn {
     backlog: Vec<TaskStatus>,
 }
 
-struct Service(Mutex<mpsc::Sender<Conn>>);
+/// A relay that an agent dialled, whose manager the test plays.
+pub struct Relay {
+    pub hello: RelayHello,
+    inbound: Streaming<RelayRequest>,
+    outbound: mpsc::Sender<Result<RelayResponse, Status>>,
+}
+
+struct Service(Mutex<mpsc::Sender<Conn>>, Mutex<mpsc::Sender<Relay>>);
 
 #[tonic::async_trait]
 impl AgentService for Service {
@@ -48,9 +58,18 @@ impl AgentService for Service {
 
     async fn relay(
         &self,
-        _: Request<Streaming<RelayRequest>>,
+        request: Request<Streaming<RelayRequest>>,
     ) -> Result<Response<Self::RelayStream>, Status> {
-        Err(Status::unimplemented("this manager opens no relays"))
+        let mut inbound = request.into_inner();
+        let relays = self.1.lock().unwrap().clone();
+        let Some(RelayRequest { body: Some(relay_request::Body::Hello(hello)) }) = inbound.message().await?
+        else {
+            return Err(Status::invalid_argument("the first message must be hello"));
+        };
+        let (outbound, responses) = mpsc::channel(64);
+        let relay = Relay { hello, inbound, outbound };
+        relays.send(relay).await.map_err(|_| Status::unavailable("the test is over"))?;
+        Ok(Response::new(ReceiverStream::new(responses)))
     }
 
     async fn session(
@@ -90,16 +109,32 @@ impl Manager {
         let listener = security.listen(Profile::Agent, address).await.unwrap();
         let address = listener.local_addr().to_string();
         let (sender, sessions) = mpsc::channel(64);
+        let (dialled, relays) = mpsc::channel(128);
         let tasks = super::group();
-        let service = AgentServiceServer::new(Service(Mutex::new(sender)));
+        let service = AgentServiceServer::new(Service(Mutex::new(sender), Mutex::new(dialled)));
         let server = security.server(Profile::Agent).add_service(service);
         tasks.spawn(TaskKind::critical("manager"), server.serve_with_incoming(listener.incoming()));
-        Self { address, sessions: tokio::sync::Mutex::new(sessions), tasks }
+        Self {
+            address,
+            sessions: tokio::sync::Mutex::new(sessions),
+            relays: tokio::sync::Mutex::new(relays),
+            tasks,
+        }
     }
 
     /// The next session.
     pub async fn accept(&self) -> Conn {
         soon("a session", async { self.sessions.lock().await.recv().await.unwrap() }).await
+    }
+
+    /// Asks for a relay over the session, and gives it its order when it is dialled.
+    pub async fn relay(&self, conn: &Conn, order: Order) -> Relay {
+        conn.send(session_response::Body::OpenRelay(OpenRelay { relay_id: "r1".to_owned() })).await;
+        let next = async { self.relays.lock().await.recv().await.unwrap() };
+        let relay = soon("a relay", next).await;
+        assert_eq!((relay.hello.relay_id.as_str(), relay.hello.node.as_str()), ("r1", "n1"));
+        relay.say(relay_response::Body::Order(RelayOrder { order: Some(order) })).await;
+        relay
     }
 
     /// The next session, welcomed with an empty complete set in `term`.
@@ -114,6 +149,76 @@ impl Manager {
     pub async fn kill(self) {
         self.tasks.shutdown(Duration::ZERO).await;
     }
+}
+
+impl Relay {
+    pub async fn say(&self, body: relay_response::Body) {
+        self.outbound.send(Ok(RelayResponse { body: Some(body) })).await.unwrap();
+    }
+
+    /// The next message; `None` when the agent ended the relay.
+    pub async fn next(&mut self) -> Option<relay_request::Body> {
+        let next = soon("a message of the relay", self.inbound.message()).await;
+        next.ok().flatten().map(|request| request.body.unwrap())
+    }
+
+    /// All that comes until the agent ends the relay: lines, and notices in brackets.
+    pub async fn lines(&mut self) -> Vec<RelayLine> {
+        let mut all = Vec::new();
+        while let Some(body) = self.next().await {
+            match body {
+                relay_request::Body::Lines(lines) => all.extend(lines.lines),
+                other => panic!("a line was expected, not {other:?}"),
+            }
+        }
+        all
+    }
+
+    /// Reads on until a line holds `text`.
+    pub async fn line(&mut self, text: &str) {
+        loop {
+            match self.next().await.expect(text) {
+                relay_request::Body::Lines(lines)
+                    if lines.lines.iter().any(|line| *line.data == *text.as_bytes()) =>
+                {
+                    return;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The fault that ends it.
+    pub async fn fault(&mut self) -> RelayFault {
+        loop {
+            match self.next().await.expect("a fault") {
+                relay_request::Body::Fault(fault) => return fault,
+                _ => {}
+            }
+        }
+    }
+
+    /// A command's whole output, and its exit code.
+    pub async fn outcome(&mut self) -> (String, String, i32) {
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        loop {
+            match self.next().await.expect("an exit code") {
+                relay_request::Body::Started(_) => {}
+                relay_request::Body::Stdout(bytes) => stdout.extend(bytes),
+                relay_request::Body::Stderr(bytes) => stderr.extend(bytes),
+                relay_request::Body::ExitCode(code) => {
+                    let text = |bytes| String::from_utf8(bytes).unwrap();
+                    return (text(stdout), text(stderr), code);
+                }
+                other => panic!("not of a command: {other:?}"),
+            }
+        }
+    }
+}
+
+/// The text of lines.
+pub fn texts(lines: &[RelayLine]) -> Vec<String> {
+    lines.iter().map(|line| String::from_utf8(line.data.to_vec()).unwrap()).collect()
 }
 
 impl Conn {

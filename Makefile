@@ -30,5 +30,5 @@ fix: ## format the sources and apply what clippy can repair by itself
 bench: ## print the speed table (never asserted)
 	@exec chaos/bench.sh $(BENCH_ARGS)
 
-chaos: ## ROUNDS kills of the leader under load, the history checked afterwards
+chaos: ## ROUNDS kills of the leader under load and under watchers, ROUNDS faults of agents; everything is checked
 	@ROUNDS=$(ROUNDS) exec chaos/kill-leader.sh

@@ -2,6 +2,7 @@
 
 pub mod fleet;
 pub mod placement;
+pub mod watches;
 pub mod writes;
 
 use std::fs::File;
@@ -36,8 +37,10 @@ pub struct Plan {
     pub agents: u32,
     /// Numbers of clients that write at once.
     pub clients: Vec<usize>,
-    /// How long each number of clients writes.
+    /// How long each number of clients writes, and the one that is watched.
     pub span: Duration,
+    /// Watchers of one writer.
+    pub watchers: usize,
     /// Fake agents of the fleet.
     pub fleet: u32,
     /// Tasks that run on it.
@@ -55,6 +58,8 @@ pub enum Part {
     Placement,
     /// Durable writes.
     Writes,
+    /// Many watchers of one writer.
+    Watches,
     /// Thousands of agents: heartbeats, lists, and their way to a new leader.
     Fleet,
 }
@@ -65,7 +70,7 @@ pub enum Part {
 /// When a cluster does not do its work within the bounds.
 pub async fn print(plan: &Plan, term: &Term) -> Result<()> {
     let asked = |part| plan.parts.contains(&part);
-    if asked(Part::Placement) || asked(Part::Writes) {
+    if asked(Part::Placement) || asked(Part::Writes) || asked(Part::Watches) {
         few_agents(plan, term).await?;
     }
     if asked(Part::Fleet) {
@@ -101,6 +106,9 @@ async fn few_agents(plan: &Plan, term: &Term) -> Result<()> {
     }
     if plan.parts.contains(&Part::Writes) {
         writes::print(plan, &leader, &run, term).await?;
+    }
+    if plan.parts.contains(&Part::Watches) {
+        watches::print(plan, &leader, &run, term).await?;
     }
     cluster.stop().await
 }

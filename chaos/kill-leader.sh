@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# A real cluster, ROUNDS times SIGKILL on the leader under concurrent submits, then the check of the whole history.
+# Real clusters: ROUNDS times SIGKILL on the leader under concurrent submits, then the check of the whole history; as
+# often under watchers; ROUNDS kills, pauses and cuts of agents.
 # Environment: ROUNDS (20), RUNTIME (auto|docker|process|fake), SEED, WRITERS. Further arguments go to `chaos kill-leader`.
 set -euo pipefail
 # shellcheck source=chaos/lib.sh
@@ -14,3 +15,5 @@ case ${RUNTIME:-auto} in
 esac
 CHAOS kill-leader --rounds "${ROUNDS:-20}" --runtime "${RUNTIME:-auto}" ${SEED:+--seed "$SEED"} \
     ${WRITERS:+--writers "$WRITERS"} "$@"
+CHAOS watch --rounds "${ROUNDS:-20}" ${SEED:+--seed "$SEED"}
+CHAOS kill-agents --rounds 3 --faults "${ROUNDS:-20}" --runtime "${RUNTIME:-auto}" ${SEED:+--seed "$SEED"}

@@ -156,6 +156,9 @@ struct BenchArgs {
     /// Seconds that each number of clients writes.
     #[arg(long, default_value_t = 5)]
     seconds: u64,
+    /// Watchers of one writer.
+    #[arg(long, default_value_t = 1_000)]
+    watchers: usize,
     /// Fake agents of the fleet; each needs an open file of two processes (ulimit -n).
     #[arg(long, default_value_t = 5_000)]
     fleet: u32,
@@ -214,6 +217,7 @@ async fn run(cli: Cli) -> Result<Ended> {
                 agents: args.agents,
                 clients: args.clients,
                 span: Duration::from_secs(args.seconds),
+                watchers: args.watchers,
                 fleet: args.fleet,
                 tasks: args.tasks,
                 window: Duration::from_secs(args.window),

@@ -49,7 +49,8 @@ if [[ $mode == all ]]; then
     stage "demo on processes" 5m "${chaos[@]}" demo --exit --runtime process
     stage "leader kills" 10m "${chaos[@]}" kill-leader --rounds "${ROUNDS:-5}" --runtime docker
     stage "foreign clients" 10m env CHAOS="$TARGET/release/chaos" QUORATE="$TARGET/release/quorate" "$ROOT/chaos/foreign.sh"
-    stage "agent kills" 10m "${chaos[@]}" kill-agents --rounds 3 --runtime docker
+    stage "agent kills, pauses and cuts" 10m "${chaos[@]}" kill-agents --rounds 2 --faults 4 --runtime docker
+    stage "watches over leader kills" 10m "${chaos[@]}" watch --rounds 4 --watchers 4
 fi
 summary
 say "all held ($SECONDS s)"

@@ -11,6 +11,7 @@ use super::complete;
 pub(crate) use super::daemon_args::{AgentRunArgs, AgentVerb, FleetArgs, ManagerRunArgs, ManagerVerb};
 use super::exec::ExecArgs;
 use super::logs::LogsArgs;
+use super::top::TopArgs;
 pub(crate) use super::verbs::*;
 use crate::render::Style;
 
@@ -212,6 +213,8 @@ pub(crate) enum Command {
     Logs(LogsArgs),
     /// Run a command in a task's container
     Exec(ExecArgs),
+    /// Show what nodes or tasks use at the moment
+    Top(TopArgs),
     /// Stop jobs
     Stop(StopArgs),
     /// Set the replicas of services

@@ -17,6 +17,7 @@ mod plan;
 mod print;
 mod task;
 mod task_verbs;
+mod top;
 mod verbs;
 mod verdict;
 mod wait;
@@ -90,6 +91,7 @@ async fn client_verb(verb: Command, context: Context) -> Result<(), Failure> {
             job::status(context, &job).await
         }
         Command::Logs(args) | Command::Task { verb: TaskVerb::Logs(args) } => logs::run(context, args).await,
+        Command::Top(args) => top::run(context, args).await,
         Command::Exec(args) | Command::Task { verb: TaskVerb::Exec(args) } => exec::run(context, args).await,
         Command::Task { verb: TaskVerb::Stop(args) } => task_verbs::stop(context, args).await,
         Command::Task { verb: TaskVerb::Restart(args) } => task_verbs::restart(context, args).await,

@@ -8,6 +8,7 @@ pub(crate) mod progress;
 pub(crate) mod style;
 pub(crate) mod table;
 pub(crate) mod task;
+pub(crate) mod usage;
 pub(crate) mod words;
 
 pub(crate) use style::Style;

@@ -37,7 +37,12 @@ macro_rules! calls {
         request.request_id = $client.request_id(&request.request_id)?;
         request
     }};
-    (@prepare Read $client:ident $request:ident) => { $request };
+    (@prepare Read $client:ident $request:ident) => {{
+        let mut request = $request;
+        $client.read_own_writes(request.read.as_mut());
+        request
+    }};
+    (@prepare Ask $client:ident $request:ident) => { $request };
     (@request Write $request:ident) => {
         impl Question for api::$request {
             fn request_id(&self) -> Option<&str> {
@@ -46,6 +51,9 @@ macro_rules! calls {
         }
     };
     (@request Read $request:ident) => {
+        impl Question for api::$request {}
+    };
+    (@request Ask $request:ident) => {
         impl Question for api::$request {}
     };
 }
@@ -86,9 +94,9 @@ calls! {
     /// Returns a page of nodes.
     Read list_nodes(ListNodesRequest) -> ListNodesResponse, NodeServiceClient;
     /// Returns what nodes and their tasks use at the moment.
-    Read list_usage(ListUsageRequest) -> ListUsageResponse, NodeServiceClient;
+    Ask list_usage(ListUsageRequest) -> ListUsageResponse, NodeServiceClient;
     /// Returns what one manager knows of the cluster. [`Client::cluster_status_each`] asks all of them.
-    Read get_cluster_status(GetClusterStatusRequest) -> GetClusterStatusResponse, ClusterServiceClient;
+    Ask get_cluster_status(GetClusterStatusRequest) -> GetClusterStatusResponse, ClusterServiceClient;
     /// Returns the managers.
     Read list_managers(ListManagersRequest) -> ListManagersResponse, ClusterServiceClient;
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use quorate_base::sync::lock;
 use quorate_base::{Backoff, Clock, Mono, RequestId, RequestIds, Rng};
 use quorate_pki::Security;
+use quorate_wire::common::{Consistency, ReadOptions, ResponseMeta};
 use quorate_wire::status::{Reason, Retry};
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
@@ -57,7 +58,10 @@ const UNREACHABLE_TRIES: u32 = 3;
 /// What a call does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
+    /// With options of how fresh the answer must be.
     Read,
+    /// Without.
+    Ask,
     Write,
     /// Opens a stream, which may then last as long as it likes; the leader serves it at the least cost.
     Stream,
@@ -75,6 +79,26 @@ struct Shared {
     clock: Clock,
     ids: RequestIds,
     rng: Mutex<Rng>,
+    session: Mutex<Session>,
+}
+
+/// The newest that this client has seen of its cluster.
+#[derive(Debug, Default)]
+struct Session {
+    cluster: String,
+    revision: u64,
+    token: String,
+}
+
+impl Session {
+    fn learn(&mut self, meta: &ResponseMeta) {
+        let newer = self.cluster != meta.cluster_id || self.revision < meta.applied_revision;
+        if newer && !meta.session_token.is_empty() {
+            self.cluster.clone_from(&meta.cluster_id);
+            self.revision = meta.applied_revision;
+            self.token.clone_from(&meta.session_token);
+        }
+    }
 }
 
 impl Client {
@@ -101,7 +125,7 @@ impl Client {
         rng.shuffle(&mut order);
         let set = ManagerSet::new(&order, options.security.clone(), clock.clone())?;
         let ids = RequestIds::new(clock.clone(), rng.fork("request ids"));
-        let shared = Shared { set, clock, ids, rng: Mutex::new(rng) };
+        let shared = Shared { set, clock, ids, rng: Mutex::new(rng), session: Mutex::default() };
         Ok(Self { shared: Arc::new(shared), options })
     }
 
@@ -173,7 +197,9 @@ impl Client {
         let rng = self.fork_rng(name);
         let mut attempts = Attempts::new(rng, self.options.backoff, self.options.try_limit, start, deadline);
         let mut progress = Progress::default();
-        while let Some(next) = attempts.next(self.shared.set.candidates(kind != Kind::Read)) {
+        while let Some(next) =
+            attempts.next(self.shared.set.candidates(!matches!(kind, Kind::Read | Kind::Ask)))
+        {
             clock.sleep_until(next.at).await;
             let (address, began) = (next.candidate.address, clock.monotonic());
             let budget = attempts.budget(&address, began);
@@ -213,6 +239,16 @@ impl Client {
         }
         if let Some(meta) = answer.meta() {
             set.learn_leader(&meta.leader_address);
+            lock(&self.shared.session).learn(meta);
+        }
+    }
+
+    /// Makes a read that another manager may answer reflect what this client has seen, its own writes above all. One
+    /// with a token of its own, and one that is as fresh as can be, stay as they are.
+    pub(crate) fn read_own_writes(&self, read: Option<&mut ReadOptions>) {
+        let Some(read) = read.filter(|read| read.session_token.is_empty()) else { return };
+        if matches!(read.consistency(), Consistency::Stale | Consistency::Bounded) {
+            read.session_token.clone_from(&lock(&self.shared.session).token);
         }
     }
 

@@ -3,12 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use quorate_base::time::Clock;
-use quorate_model::{Epoch, Name, Term};
+use quorate_model::{Epoch, Invalid, Name, Revision, Term};
 use quorate_pki::Security;
 use quorate_raft::{Node, ReadError};
 use quorate_state::State;
 use quorate_telemetry::metrics;
 use quorate_wire::{
+    api::{parse_session_token, session_token},
     common,
     status::{ApiError, Reason},
 };
@@ -17,6 +18,8 @@ use crate::proposer::{Proposer, WriteError};
 
 /// How long a linearizable read waits for a quorum.
 const READ_DEADLINE: Duration = Duration::from_secs(5);
+/// How long a bounded read waits for its bounds.
+const BOUND_DEADLINE: Duration = Duration::from_secs(2);
 /// When to try again while an election runs.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(100);
 
@@ -48,26 +51,94 @@ impl Core {
     /// The state as fresh as the caller wishes.
     ///
     /// # Errors
-    /// [`Reason::NoLeader`] or [`Reason::ReadTimeout`] when no quorum confirms the leader.
+    /// [`Reason::NoLeader`] or [`Reason::ReadTimeout`] when no quorum confirms the leader, [`Reason::StaleRead`] when
+    /// this manager does not reach the bounds in time, [`Reason::RevisionInFuture`] for a bound that no manager has
+    /// reached, and [`Reason::ArgumentInvalid`].
     pub async fn view(&self, options: Option<&common::ReadOptions>) -> Result<State, ApiError> {
-        let wanted = options.map_or(0, |o| o.consistency);
-        match common::Consistency::try_from(wanted) {
-            Ok(common::Consistency::Stale | common::Consistency::Bounded) => {
+        let Some(options) = options else { return self.newest(Revision(0)).await };
+        let least = self.least_revision(options)?;
+        let staleness = staleness(options)?;
+        let bounded = least > Revision(0) || staleness.is_some();
+        match common::Consistency::try_from(options.consistency) {
+            Ok(common::Consistency::Unspecified | common::Consistency::Linearizable) => {
+                self.newest(least).await
+            }
+            Ok(common::Consistency::Bounded) if !bounded => Err(argument(
+                "read.consistency",
+                "a bounded read needs a bound: min_revision, max_staleness or session_token",
+            )),
+            Ok(common::Consistency::Stale) if !bounded => {
                 metrics::reads("stale", "ok", 1);
                 Ok(self.node.view())
             }
-            Ok(common::Consistency::Unspecified | common::Consistency::Linearizable) => {
-                let started = self.clock.monotonic();
-                let read = self.linearize().await;
-                metrics::raft_read_index_duration(self.clock.monotonic().since(started));
-                metrics::reads("linearizable", if read.is_ok() { "ok" } else { "failed" }, 1);
-                read.map(|()| self.node.view())
+            Ok(common::Consistency::Stale | common::Consistency::Bounded) => {
+                let read = self.within(least, staleness).await;
+                metrics::reads("bounded", if read.is_ok() { "ok" } else { "failed" }, 1);
+                read
             }
-            Err(_) => Err(ApiError::new(
-                Reason::ArgumentInvalid,
-                format!("read.consistency {wanted} is unknown: use linearizable or stale"),
+            Err(_) => Err(argument(
+                "read.consistency",
+                &format!("{} is unknown: use linearizable, bounded or stale", options.consistency),
             )),
         }
+    }
+
+    /// The state with every write that was acknowledged before.
+    async fn newest(&self, least: Revision) -> Result<State, ApiError> {
+        let started = self.clock.monotonic();
+        let read = self.linearize().await;
+        metrics::raft_read_index_duration(self.clock.monotonic().since(started));
+        metrics::reads("linearizable", if read.is_ok() { "ok" } else { "failed" }, 1);
+        read?;
+        let view = self.node.view();
+        let applied = view.applied().index;
+        if least <= applied {
+            return Ok(view);
+        }
+        let text = format!("the read asks for revision {least}, but the newest is {applied}");
+        Err(ApiError::new(Reason::RevisionInFuture, text)
+            .with("revision", least)
+            .with("applied", applied)
+            .with("manager", self.name.as_str()))
+    }
+
+    /// The state once it is within the bounds.
+    async fn within(&self, least: Revision, staleness: Option<Duration>) -> Result<State, ApiError> {
+        let late = |most: Duration| self.last_contact().is_none_or(|heard| heard > most);
+        // Out of touch: a quorum may confirm the leader all the same.
+        if let Some(most) = staleness.filter(|most| late(*most))
+            && tokio::time::timeout(BOUND_DEADLINE, self.linearize()).await.is_ok_and(|read| read.is_err())
+            && late(most)
+        {
+            return Err(self.stale("the leader was not heard of within max_staleness", least));
+        }
+        let applied = self.node.wait_applied(least);
+        match tokio::time::timeout(BOUND_DEADLINE, applied).await {
+            Ok(Ok(())) => Ok(self.node.view()),
+            Ok(Err(error)) => Err(ApiError::new(Reason::ShuttingDown, error.to_string())),
+            Err(_) => Err(self.stale("the revision did not arrive here in time", least)),
+        }
+    }
+
+    fn stale(&self, why: &str, wanted: Revision) -> ApiError {
+        let heard =
+            self.last_contact().map_or_else(|| "never".to_owned(), quorate_base::time::format_duration);
+        ApiError::new(Reason::StaleRead, format!("this manager is not fresh enough: {why}"))
+            .with("applied", self.node.view().applied().index)
+            .with("wanted", wanted)
+            .with("last_contact", heard)
+            .with("manager", self.name.as_str())
+            .after(RETRY_AFTER)
+    }
+
+    /// The revision that the answer must reflect.
+    fn least_revision(&self, options: &common::ReadOptions) -> Result<Revision, ApiError> {
+        let least = Revision(options.min_revision);
+        if options.session_token.is_empty() {
+            return Ok(least);
+        }
+        let cluster = self.node.view().cluster().map(|c| c.to_string()).unwrap_or_default();
+        Ok(least.max(parse_session_token(&cluster, &options.session_token)?))
     }
 
     async fn linearize(&self) -> Result<(), ApiError> {
@@ -143,15 +214,20 @@ impl Core {
     pub fn meta(&self, state: &State) -> common::ResponseMeta {
         let now = self.node.leadership().borrow().clone();
         let leader = now.leader.map(|l| l.name).unwrap_or_default();
+        let cluster_id = state.cluster().map(|c| c.to_string()).unwrap_or_default();
+        let revision = state.applied().index;
+        // Without an identity there is nothing to bind a token to.
+        let session_token =
+            if cluster_id.is_empty() { String::new() } else { session_token(&cluster_id, revision) };
         common::ResponseMeta {
-            cluster_id: state.cluster().map(|c| c.to_string()).unwrap_or_default(),
+            cluster_id,
             manager: self.name.to_string(),
             leader_address: state.manager_named(&leader).map(|m| m.api_addr.clone()).unwrap_or_default(),
             leader,
             term: now.term.0,
-            applied_revision: state.applied().index.0,
+            applied_revision: revision.0,
             last_contact: self.last_contact().map(common::duration),
-            session_token: String::new(),
+            session_token,
         }
     }
 
@@ -163,6 +239,19 @@ impl Core {
         }
         self.node.status().last_leader_contact
     }
+}
+
+/// Within which time the leader must have been heard.
+fn staleness(options: &common::ReadOptions) -> Result<Option<Duration>, ApiError> {
+    let Some(most) = &options.max_staleness else { return Ok(None) };
+    match (u64::try_from(most.seconds), u32::try_from(most.nanos)) {
+        (Ok(seconds), Ok(nanos)) if nanos < 1_000_000_000 => Ok(Some(Duration::new(seconds, nanos))),
+        _ => Err(argument("read.max_staleness", "is no span of time: zero or more, in seconds")),
+    }
+}
+
+fn argument(path: &str, why: &str) -> ApiError {
+    ApiError::invalid(Reason::ArgumentInvalid, "the request", Invalid::new(path, why).into())
 }
 
 /// What a leader's services need of its term; there is one only while duties run.

@@ -11,11 +11,17 @@ use quorate_base::{sync::lock, time::Mono};
 use quorate_pki::Profile;
 use quorate_raft::Leadership;
 use quorate_telemetry::metrics;
-use quorate_wire::status::{ApiError, Reason};
+use quorate_wire::{
+    api::Page,
+    status::{ApiError, Reason},
+};
 use tokio::sync::watch;
 use tonic::{Request, Response, Status, metadata::AsciiMetadataValue, transport::Channel};
 
-use crate::core::Core;
+use crate::{
+    api::pages::{Pages, expired},
+    core::Core,
+};
 
 /// Marks a call that a follower passed on; a second hop is refused.
 pub const FORWARDED_BY: &str = "quorate-forwarded-by";
@@ -31,6 +37,13 @@ const CONNECT_DEADLINE: Duration = Duration::from_millis(500);
 pub struct Router {
     core: Core,
     channels: Arc<Mutex<BTreeMap<String, Channel>>>,
+    pages: Pages,
+}
+
+/// Another manager that a call is passed on to.
+pub(crate) struct Peer {
+    name: String,
+    address: String,
 }
 
 /// Where a write can be done.
@@ -43,7 +56,56 @@ impl Router {
     /// A router without connections yet.
     #[must_use]
     pub fn new(core: Core) -> Self {
-        Self { core, channels: Arc::default() }
+        let pages = Pages::new(core.clone());
+        Self { core, channels: Arc::default(), pages }
+    }
+
+    /// The lists that are being read.
+    pub(crate) fn pages(&self) -> &Pages {
+        &self.pages
+    }
+
+    /// The manager that keeps the list of a page; `None` = this one.
+    ///
+    /// # Errors
+    /// [`Reason::PageTokenExpired`] when that manager is unknown, or the call was passed on once already.
+    pub(crate) fn keeper<Q>(&self, request: &Request<Q>, page: &Page) -> Result<Option<Peer>, ApiError> {
+        let Some(after) = page.after.as_ref().filter(|after| after.manager != self.core.name.as_str()) else {
+            return Ok(None);
+        };
+        let (name, address) = (after.manager.clone(), self.core.api_address(&after.manager));
+        if address.is_empty() || request.metadata().contains_key(FORWARDED_BY) {
+            return Err(expired(&name));
+        }
+        Ok(Some(Peer { name, address }))
+    }
+
+    /// Asks the keeper of a list for its next page.
+    ///
+    /// # Errors
+    /// Those of the read, and [`Reason::PageTokenExpired`] when the keeper does not answer.
+    pub(crate) async fn ask<Q, A, F, FF>(
+        &self,
+        keeper: &Peer,
+        body: Q,
+        forward: F,
+    ) -> Result<Response<A>, Status>
+    where
+        F: FnOnce(Channel, Request<Q>) -> FF,
+        FF: Future<Output = Result<Response<A>, Status>>,
+    {
+        let gone = |_| Status::from(expired(&keeper.name));
+        let channel = self.channel(&keeper.address).await.map_err(gone)?;
+        let mut request = self.mark(body);
+        request.set_timeout(FORWARD_DEADLINE);
+        match tokio::time::timeout(FORWARD_DEADLINE, forward(channel, request)).await {
+            Ok(Err(status)) if !ApiError::is_ours(&status) => {
+                lock(&self.channels).remove(&keeper.address);
+                Err(gone(String::new()))
+            }
+            Ok(answer) => answer,
+            Err(_) => Err(gone(String::new())),
+        }
     }
 
     /// Runs a write here when this manager leads, else at the leader.

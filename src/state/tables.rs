@@ -1,6 +1,6 @@
 //! The tables and their indexes.
 
-use std::sync::Arc;
+use std::{ops::Bound, sync::Arc};
 
 use imbl::{OrdMap, OrdSet};
 use quorate_base::{id::ClusterId, time::Timestamp};
@@ -90,14 +90,17 @@ impl State {
         self.jobs.values()
     }
 
-    /// All jobs of a namespace, or of all, by namespace and name.
+    /// All jobs of a namespace, or of all, by namespace and name, from those that follow on `after`.
     pub fn jobs_by_name<'a>(
         &'a self,
         namespace: Option<&'a Name>,
+        after: Option<(Name, Name)>,
     ) -> impl Iterator<Item = &'a Arc<Job>> + 'a {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         self.job_names
-            .iter()
-            .filter(move |((ns, _), _)| namespace.is_none_or(|want| want == ns))
+            .range((from, Bound::Unbounded))
+            .skip_while(move |((ns, _), _)| namespace.is_some_and(|want| ns < want))
+            .take_while(move |((ns, _), _)| namespace.is_none_or(|want| want == ns))
             .filter_map(|(_, id)| self.jobs.get(id))
     }
 
@@ -143,7 +146,16 @@ impl State {
 
     /// The tasks of a job, by slot and number.
     pub fn tasks_of(&self, job: JobId) -> impl Iterator<Item = &Arc<Task>> + '_ {
-        let range = (job, Slot(0), TaskId(0))..=(job, Slot(u32::MAX), TaskId(u64::MAX));
+        self.tasks_of_from(job, (Slot(0), TaskId(0)))
+    }
+
+    /// The same from a place on.
+    pub fn tasks_of_from(
+        &self,
+        job: JobId,
+        (slot, task): (Slot, TaskId),
+    ) -> impl Iterator<Item = &Arc<Task>> + '_ {
+        let range = (job, slot, task)..=(job, Slot(u32::MAX), TaskId(u64::MAX));
         self.tasks_of_job.range(range).map(|(_, task)| task)
     }
 
@@ -155,7 +167,12 @@ impl State {
 
     /// The tasks that were ever placed on a node and are not removed, by number.
     pub fn tasks_on(&self, node: NodeId) -> impl Iterator<Item = &Arc<Task>> + '_ {
-        let range = (node, TaskId(0))..=(node, TaskId(u64::MAX));
+        self.tasks_on_from(node, TaskId(0))
+    }
+
+    /// The same from a number on.
+    pub fn tasks_on_from(&self, node: NodeId, first: TaskId) -> impl Iterator<Item = &Arc<Task>> + '_ {
+        let range = (node, first)..=(node, TaskId(u64::MAX));
         self.tasks_on_node.range(range).map(|(_, task)| task)
     }
 
@@ -173,6 +190,11 @@ impl State {
     /// All nodes, by number.
     pub fn nodes(&self) -> impl Iterator<Item = &Arc<Node>> + '_ {
         self.nodes.values()
+    }
+
+    /// All nodes from `first` on, by number.
+    pub fn nodes_from(&self, first: NodeId) -> impl Iterator<Item = &Arc<Node>> + '_ {
+        self.nodes.range(first..).map(|(_, node)| node)
     }
 
     /// A node by number.

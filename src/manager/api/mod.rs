@@ -4,7 +4,10 @@ mod cluster;
 mod jobs;
 mod nodes;
 mod output;
+pub(crate) mod pages;
+mod plan;
 mod relays;
+mod task_ref;
 mod tasks;
 mod watch;
 
@@ -12,37 +15,23 @@ pub use cluster::ClusterApi;
 pub use jobs::JobApi;
 pub use nodes::NodeApi;
 pub(crate) use relays::Relays;
+use task_ref::{find_task, task_not_found};
 pub use tasks::TaskApi;
 pub(crate) use watch::WatchApi;
 
-use std::sync::Arc;
-
 use quorate_base::id::RequestId;
-use quorate_model::{Invalid, Name, Task, TaskId};
-use quorate_state::{Actor, Command, Request, State};
-use quorate_wire::{
-    api::Page,
-    status::{ApiError, Reason},
-};
+use quorate_model::{Invalid, Name};
+use quorate_state::{Actor, Command, Envelope, Receipt, Request, State};
+use quorate_wire::status::{ApiError, Reason};
+
+use crate::core::Core;
+
+/// Most bytes of an answer that is passed on: a full page of jobs with long specifications.
+const MAX_ANSWER: usize = 16 << 20;
 
 /// Whose writes they are until callers authenticate.
 fn principal() -> Actor {
     Actor::User("anonymous".into())
-}
-
-/// The answer of a call that is not served yet.
-fn unsupported(call: &str) -> tonic::Status {
-    ApiError::new(Reason::Unsupported, format!("{call} is not served yet")).into()
-}
-
-/// The task that a caller names.
-///
-/// # Errors
-/// `ARGUMENT_INVALID` when the text names none, `TASK_NOT_FOUND` when there is none.
-fn find_task(view: &State, text: &str) -> Result<Arc<Task>, ApiError> {
-    let id: TaskId = text.parse().map_err(invalid)?;
-    let not_found = || ApiError::new(Reason::TaskNotFound, format!("there is no task {id}")).with("task", id);
-    view.task(id).cloned().ok_or_else(not_found)
 }
 
 fn name(path: &str, text: &str) -> Result<Name, ApiError> {
@@ -53,22 +42,35 @@ fn invalid(one: Invalid) -> ApiError {
     ApiError::invalid(Reason::ArgumentInvalid, "the request", one.into())
 }
 
-/// One page of `items`, with the token for the next; empty at the end.
-fn cut<T>(items: impl Iterator<Item = T>, page: &Page, key: impl Fn(&T) -> String) -> (Vec<T>, String) {
-    let mut taken: Vec<T> = items.take(page.size + 1).collect();
-    if taken.len() <= page.size {
-        return (taken, String::new());
-    }
-    taken.truncate(page.size);
-    let token = taken.last().map(|last| page.token(&key(last))).unwrap_or_default();
-    (taken, token)
-}
-
 /// The caller's mark on a write, when it gave one.
 fn mark(request_id: &str, command: &Command) -> Result<Option<Request>, ApiError> {
+    mark_of(request_id, || quorate_wire::store::fingerprint(command))
+}
+
+/// The same for a call whose command is not what the caller sent.
+fn mark_of(request_id: &str, fingerprint: impl FnOnce() -> u64) -> Result<Option<Request>, ApiError> {
     if request_id.is_empty() {
         return Ok(None);
     }
     let id = RequestId::new(request_id).map_err(|e| invalid(Invalid::new("request_id", e.to_string())))?;
-    Ok(Some(Request { id, fingerprint: quorate_wire::store::fingerprint(command) }))
+    Ok(Some(Request { id, fingerprint: fingerprint() }))
+}
+
+/// What a command would do: it is applied to a copy of the state, nothing is written and no request id is used up.
+///
+/// # Errors
+/// The state's refusal.
+fn rehearse(core: &Core, command: Command) -> Result<(State, Receipt), ApiError> {
+    let mut copy = core.node.view();
+    let at = copy.applied();
+    let envelope = Envelope {
+        proposed_at: core.clock.now(),
+        fence: None,
+        actor: principal(),
+        request: None,
+        trace: None,
+        command,
+    };
+    let receipt = quorate_state::apply(&mut copy, at, &envelope).outcome?;
+    Ok((copy, receipt))
 }

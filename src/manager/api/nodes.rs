@@ -1,6 +1,8 @@
 //! `NodeService`.
 
-use quorate_model::{Name, Node};
+use std::sync::Arc;
+
+use quorate_model::{Name, Node, NodeId, Selector};
 use quorate_state::State;
 use quorate_wire::{
     api::{self as pb, Page, node_service_client::NodeServiceClient, node_service_server::NodeService},
@@ -10,7 +12,7 @@ use quorate_wire::{
 use tonic::{Request, Response, Status};
 
 use crate::{
-    api::{cut, name},
+    api::{MAX_ANSWER, invalid, name, pages::choices},
     core::Core,
     dispatcher::Dispatcher,
     routing::Router,
@@ -63,6 +65,29 @@ impl NodeApi {
     }
 }
 
+impl NodeApi {
+    async fn list(
+        &self,
+        request: pb::ListNodesRequest,
+        page: &Page,
+    ) -> Result<pb::ListNodesResponse, ApiError> {
+        let selector = Selector::parse("selector", &request.selector).map_err(invalid)?;
+        let statuses = choices("statuses", &request.statuses, pb::NodeStatus::Unspecified)?;
+        let after = page.key(|key| key.parse::<u32>().ok())?;
+        let first = NodeId(after.map_or(0, |after| after.saturating_add(1)));
+        let pages = self.router.pages();
+        let view = pages.view(page, request.read.as_ref()).await?;
+        let wanted = |node: &&Arc<Node>| {
+            (statuses.is_empty() || statuses.contains(&pb::node_status(node.status)))
+                && selector.matches(&node.facts.labels)
+        };
+        let rest = view.nodes_from(first).filter(wanted);
+        let (nodes, next_page_token) = pages.cut(&view, rest, page, |n| n.id.0.to_string());
+        let nodes = nodes.into_iter().map(|n| self.node(&view, n)).collect();
+        Ok(pb::ListNodesResponse { meta: Some(self.core.meta(&view)), nodes, next_page_token })
+    }
+}
+
 pub(super) fn not_found(node: &Name) -> ApiError {
     ApiError::new(Reason::NodeNotFound, format!("there is no node {node}")).with("node", node.as_str())
 }
@@ -95,13 +120,18 @@ impl NodeService for NodeApi {
         &self,
         request: Request<pb::ListNodesRequest>,
     ) -> Result<Response<pb::ListNodesResponse>, Status> {
-        let request = request.into_inner();
-        let page = Page::of(&["nodes"], request.page_size, &request.page_token)?;
-        let after: Option<u32> = page.after.as_ref().and_then(|key| key.parse().ok());
-        let view = self.core.view(request.read.as_ref()).await?;
-        let rest = view.nodes().filter(|n| after.is_none_or(|a| n.id.0 > a));
-        let (nodes, next_page_token) = cut(rest, &page, |n| n.id.to_string());
-        let nodes = nodes.into_iter().map(|n| self.node(&view, n)).collect();
-        Ok(Response::new(pb::ListNodesResponse { meta: Some(self.core.meta(&view)), nodes, next_page_token }))
+        let asked = request.get_ref();
+        let statuses = format!("{:?}", asked.statuses);
+        let page = Page::of(&["nodes", &asked.selector, &statuses], asked.page_size, &asked.page_token)?;
+        if let Some(keeper) = self.router.keeper(&request, &page)? {
+            let forward = async |channel, request| {
+                NodeServiceClient::new(channel)
+                    .max_decoding_message_size(MAX_ANSWER)
+                    .list_nodes(request)
+                    .await
+            };
+            return self.router.ask(&keeper, request.into_inner(), forward).await;
+        }
+        Ok(Response::new(self.list(request.into_inner(), &page).await?))
     }
 }

@@ -41,15 +41,26 @@ pub fn parse_etag(text: &str) -> Result<Option<Revision>, ApiError> {
 
 /// Which part of a list a client wants.
 ///
-/// A token carries the key of the last object of the page before, sealed with a hash over it and the filter, so
-/// that it cannot be taken to another list.
+/// A token names the manager that keeps the list as it was, its revision and the last object of the page before. It is
+/// sealed with a hash over that and the filter, so that it cannot be taken to another list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
     filter: Vec<String>,
     /// Most objects to return.
     pub size: usize,
-    /// Return what comes after this key; `None` = from the start.
-    pub after: Option<String>,
+    /// The page before; `None` = from the start.
+    pub after: Option<After>,
+}
+
+/// Where the page before ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct After {
+    /// Name of the manager that keeps the list.
+    pub manager: String,
+    /// Revision of the list.
+    pub revision: Revision,
+    /// Key of the last object.
+    pub key: String,
 }
 
 impl Page {
@@ -62,21 +73,34 @@ impl Page {
         let filter: Vec<String> = filter.iter().map(|part| (*part).to_owned()).collect();
         let after = match token {
             "" => None,
-            token => Some(open(&filter, token).ok_or_else(|| {
-                ApiError::new(
-                    Reason::PageTokenInvalid,
-                    "the page token is damaged, or belongs to a list with another filter",
-                )
-            })?),
+            token => Some(open(&filter, token).ok_or_else(Self::foreign)?),
         };
         Ok(Self { filter, size: size as usize, after })
     }
 
-    /// The token for the page after the object with that key.
+    /// The error of a token that this list did not give.
     #[must_use]
-    pub fn token(&self, last: &str) -> String {
-        let mut text = format!("{:016x}", seal(&self.filter, last.as_bytes()));
-        for byte in last.bytes() {
+    pub fn foreign() -> ApiError {
+        ApiError::new(
+            Reason::PageTokenInvalid,
+            "the page token is damaged, or belongs to a list with another filter",
+        )
+    }
+
+    /// The key after which the page begins.
+    ///
+    /// # Errors
+    /// `PAGE_TOKEN_INVALID` when it is none of this list.
+    pub fn key<T>(&self, read: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>, ApiError> {
+        self.after.as_ref().map(|after| read(&after.key).ok_or_else(Self::foreign)).transpose()
+    }
+
+    /// The token for the page after the object with that key, in the list that `manager` keeps.
+    #[must_use]
+    pub fn token(&self, manager: &str, revision: Revision, last: &str) -> String {
+        let body = format!("{manager} {revision} {last}");
+        let mut text = format!("{:016x}", seal(&self.filter, body.as_bytes()));
+        for byte in body.bytes() {
             // Writing to a string cannot fail.
             let _ = write!(text, "{byte:02x}");
         }
@@ -84,17 +108,58 @@ impl Page {
     }
 }
 
-fn open(filter: &[String], token: &str) -> Option<String> {
-    let (sealed, key) = token.split_at_checked(SEAL)?;
-    if !key.len().is_multiple_of(2) || !token.bytes().all(|b| b.is_ascii_hexdigit()) {
+fn open(filter: &[String], token: &str) -> Option<After> {
+    let (sealed, body) = token.split_at_checked(SEAL)?;
+    if !body.len().is_multiple_of(2) || !token.bytes().all(|b| b.is_ascii_hexdigit()) {
         return None;
     }
-    let key: Vec<u8> = (0..key.len())
+    let body: Vec<u8> = (0..body.len())
         .step_by(2)
-        .map(|at| u8::from_str_radix(key.get(at..at + 2)?, 16).ok())
+        .map(|at| u8::from_str_radix(body.get(at..at + 2)?, 16).ok())
         .collect::<Option<_>>()?;
     let sealed = u64::from_str_radix(sealed, 16).ok()?;
-    (sealed == seal(filter, &key)).then(|| String::from_utf8(key).ok()).flatten()
+    let body = (sealed == seal(filter, &body)).then(|| String::from_utf8(body).ok()).flatten()?;
+    let mut parts = body.splitn(3, ' ');
+    let (manager, revision, key) = (parts.next()?, parts.next()?, parts.next()?);
+    Some(After {
+        manager: manager.to_owned(),
+        revision: Revision(revision.parse().ok()?),
+        key: key.to_owned(),
+    })
+}
+
+/// A mark of what an answer reflects, for later reads through any manager of the cluster.
+#[must_use]
+pub fn session_token(cluster: &str, revision: Revision) -> String {
+    let number = revision.to_string();
+    format!("{:016x}{number}", seal(&["session".to_owned(), cluster.to_owned()], number.as_bytes()))
+}
+
+/// Reads a session token: the revision that an answer must reflect.
+///
+/// # Errors
+/// `ARGUMENT_INVALID` when it is damaged or of another cluster.
+pub fn parse_session_token(cluster: &str, token: &str) -> Result<Revision, ApiError> {
+    let read = || {
+        let (_, number) = token.split_at_checked(SEAL)?;
+        let revision = Revision(number.parse().ok()?);
+        (session_token(cluster, revision) == token).then_some(revision)
+    };
+    read().ok_or_else(|| {
+        let why =
+            "it is damaged, or another cluster gave it: send back what an answer of this cluster carried";
+        ApiError::invalid(
+            Reason::ArgumentInvalid,
+            "the request",
+            Invalid::new("read.session_token", why).into(),
+        )
+    })
+}
+
+/// A hash of what a caller sent: tells a retry from another request under the same id.
+#[must_use]
+pub fn fingerprint(call: &str, request: &impl prost::Message) -> u64 {
+    seal(&[call.to_owned()], &request.encode_to_vec())
 }
 
 fn seal(filter: &[String], key: &[u8]) -> u64 {

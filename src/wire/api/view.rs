@@ -12,18 +12,11 @@ use crate::{common::timestamp, generated::api as pb};
 /// A job with the counts of its tasks.
 #[must_use]
 pub fn job(state: &State, job: &Job) -> pb::Job {
-    let status = match job.status {
-        JobStatus::Active => pb::JobStatus::Active,
-        JobStatus::Complete => pb::JobStatus::Complete,
-        JobStatus::Failed => pb::JobStatus::Failed,
-        JobStatus::Stopped => pb::JobStatus::Stopped,
-        JobStatus::Purging => pb::JobStatus::Purging,
-    };
     pb::Job {
         namespace: job.namespace.as_str().to_owned(),
         name: job.name.as_str().to_owned(),
         version: job.version.0,
-        status: status.into(),
+        status: job_status(job.status).into(),
         spec: job.spec().map(|spec| (&**spec).into()),
         counts: Some(counts(state, job)),
         etag: etag(job.edited),
@@ -34,6 +27,27 @@ pub fn job(state: &State, job: &Job) -> pb::Job {
         edited_by: job.edited_by.to_string(),
         edit_time: Some(timestamp(job.edited_at)),
         edit_revision: job.edited.0,
+    }
+}
+
+/// How far a job is.
+#[must_use]
+pub fn job_status(status: JobStatus) -> pb::JobStatus {
+    match status {
+        JobStatus::Active => pb::JobStatus::Active,
+        JobStatus::Complete => pb::JobStatus::Complete,
+        JobStatus::Failed => pb::JobStatus::Failed,
+        JobStatus::Stopped => pb::JobStatus::Stopped,
+        JobStatus::Purging => pb::JobStatus::Purging,
+    }
+}
+
+/// What the leader thinks of a node.
+#[must_use]
+pub fn node_status(status: NodeStatus) -> pb::NodeStatus {
+    match status {
+        NodeStatus::Ready => pb::NodeStatus::Ready,
+        NodeStatus::Down => pb::NodeStatus::Down,
     }
 }
 
@@ -163,7 +177,9 @@ pub fn task_state(state: TaskState) -> pb::TaskState {
     }
 }
 
-fn failure(explanation: &Explanation) -> pb::PlacementFailure {
+/// Why no node takes a task.
+#[must_use]
+pub fn failure(explanation: &Explanation) -> pb::PlacementFailure {
     let reasons = explanation.reasons.iter().map(|reason| pb::PlacementReason {
         filter: filter(reason.filter).to_owned(),
         nodes: reason.nodes,
@@ -193,14 +209,10 @@ fn filter(filter: Filter) -> &'static str {
 #[must_use]
 pub fn node(state: &State, node: &Node) -> pb::Node {
     let facts = &node.facts;
-    let status = match node.status {
-        NodeStatus::Ready => pb::NodeStatus::Ready,
-        NodeStatus::Down => pb::NodeStatus::Down,
-    };
     let runtimes = facts.runtimes.iter();
     pb::Node {
         name: node.name.as_str().to_owned(),
-        status: status.into(),
+        status: node_status(node.status).into(),
         reason: node.reason.clone(),
         eligible: node.eligible,
         hostname: facts.hostname.clone(),

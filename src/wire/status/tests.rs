@@ -146,3 +146,27 @@ fn every_rejection_has_its_reason() {
         }
     }
 }
+
+/// What the catalogue for users says of a reason: code, status of HTTP, exit code.
+fn documented(reason: Reason) -> Option<(String, String, String)> {
+    let book = include_str!("../../docs/errors.md");
+    let row = book.lines().find(|line| line.starts_with(&format!("| {reason} |")))?;
+    let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+    assert!(cells.len() == 10 && !cells[7].is_empty() && !cells[8].is_empty(), "{row}");
+    Some((cells[2].to_owned(), cells[3].to_owned(), cells[5].to_owned()))
+}
+
+#[test]
+fn every_reason_is_documented_as_it_is() {
+    for reason in Reason::ALL {
+        let (code, http, exit) =
+            documented(*reason).unwrap_or_else(|| panic!("{reason} is not in errors.md"));
+        let spelt: String = format!("{:?}", reason.code()).to_lowercase();
+        assert_eq!(code.replace('_', "").to_lowercase(), spelt, "{reason}");
+        assert_eq!(http, crate::json::http_status(reason.code()).to_string(), "{reason}");
+        assert_eq!(exit, reason.exit_code().to_string(), "{reason}");
+    }
+    let book = include_str!("../../docs/errors.md");
+    let rows = book.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| reason"));
+    assert_eq!(rows.count(), Reason::ALL.len(), "errors.md has a row that is no reason");
+}

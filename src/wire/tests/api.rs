@@ -18,7 +18,7 @@ use quorate_model::{
 use quorate_state::Command;
 use quorate_wire::{
     PUBLIC_DESCRIPTORS, Reason,
-    api::{self, Page, accept_spec, etag, job_spec::Kind, parse_etag},
+    api::{self, Page, accept_spec, etag, job_spec::Kind, parse_etag, parse_session_token, session_token},
     common::{self as shared, Consistency, ReadOptions},
 };
 
@@ -49,9 +49,11 @@ proptest! {
     #[test]
     fn page_tokens_open_for_their_own_list_alone(key in "[a-z0-9/-]{0,20}", other in "[a-z]{1,5}") {
         let page = Page::of(&["jobs", "shop"], 0, "").unwrap();
-        let token = page.token(&key);
+        let token = page.token("m1", Revision(7), &key);
         let next = Page::of(&["jobs", "shop"], 5, &token).unwrap();
-        prop_assert_eq!((next.after.as_deref(), next.size), (Some(key.as_str()), 5));
+        let after = next.after.unwrap();
+        prop_assert_eq!((after.manager.as_str(), after.revision, next.size), ("m1", Revision(7), 5));
+        prop_assert_eq!(after.key, key);
         for filter in [&["jobs", &other][..], &["jobsshop"], &["tasks", "shop"], &["jobs", "shop", ""]] {
             prop_assert_eq!(Page::of(filter, 5, &token).unwrap_err().reason, Reason::PageTokenInvalid);
         }
@@ -60,6 +62,18 @@ proptest! {
     #[test]
     fn strange_page_tokens_are_refused_without_a_panic(token in "\\PC{1,40}") {
         prop_assert_eq!(Page::of(&["jobs"], 0, &token).unwrap_err().reason, Reason::PageTokenInvalid);
+    }
+}
+
+#[test]
+fn a_session_token_is_good_for_its_own_cluster_alone() {
+    let token = session_token("c1", Revision(42));
+    assert_eq!(parse_session_token("c1", &token), Ok(Revision(42)));
+    for (cluster, token) in [("c2", token.clone()), ("c1", format!("{token}1")), ("c1", "rubbish".to_owned())]
+    {
+        let error = parse_session_token(cluster, &token).unwrap_err();
+        assert_eq!(error.reason, Reason::ArgumentInvalid, "{token}");
+        assert_eq!(error.violations.0[0].path, "read.session_token");
     }
 }
 

@@ -38,7 +38,16 @@ pub(crate) fn check_indexes(state: &State) {
         }
         assert_eq!(state.job_named(&job.namespace, &job.name), Some(job));
     }
-    assert_eq!(state.jobs_by_name(None).count(), state.jobs().count());
+    let names: Vec<_> =
+        state.jobs_by_name(None, None).map(|j| (j.namespace.clone(), j.name.clone())).collect();
+    assert_eq!(names.len(), state.jobs().count());
+    assert!(names.is_sorted());
+    for (at, (namespace, name)) in names.iter().enumerate() {
+        let rest = state.jobs_by_name(None, Some((namespace.clone(), name.clone())));
+        assert_eq!(rest.count(), names.len() - at - 1, "a page goes on behind its last");
+        let own = names.iter().filter(|(ns, _)| ns == namespace).count();
+        assert_eq!(state.jobs_by_name(Some(namespace), None).count(), own);
+    }
     let unplaced: Vec<_> = state.tasks().filter(|t| t.is_unplaced()).map(|t| t.id).collect();
     assert_eq!(state.unplaced().map(|t| t.id).collect::<Vec<_>>(), unplaced);
     assert_eq!(state.unplaced_count(), unplaced.len());

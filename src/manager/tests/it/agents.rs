@@ -58,7 +58,7 @@ impl Agent {
         self.next_or_end().await.expect("the session ended")
     }
 
-    async fn next_or_end(&mut self) -> Option<Body> {
+    pub(crate) async fn next_or_end(&mut self) -> Option<Body> {
         let message = tokio::time::timeout(PATIENCE, self.hear.message()).await.expect("no message");
         message.ok().flatten().map(|m| m.body.unwrap())
     }

@@ -233,7 +233,7 @@ pub(crate) fn story() -> Vec<Envelope> {
                     id: RequestId::new(&format!("request-{i}")).unwrap(),
                     fingerprint: fingerprint(&command),
                 }),
-                trace: user.then(|| TraceContext { trace_id: [7; 16], span_id: [8; 8], flags: 1 }),
+                trace: user.then_some(TraceContext { trace_id: [7; 16], span_id: [8; 8], flags: 1 }),
                 command,
             }
         })

@@ -3,6 +3,8 @@
 #![cfg(test)]
 
 mod support;
+#[path = "session/wants.rs"]
+mod wants;
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;

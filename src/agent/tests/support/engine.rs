@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use quorate_agent::config::DockerConfig;
 use quorate_agent::runtime::docker::DockerRuntime;
@@ -74,11 +75,22 @@ pub fn engine() -> DockerRuntime {
 pub struct Registry {
     pub address: String,
     pub image: String,
+    contents: Arc<Contents>,
 }
 
 impl Registry {
     /// A registry with one image that the engine does not have.
     pub async fn start() -> Self {
+        Self::start_behind(None).await
+    }
+
+    /// How often it was asked for the image by its tag.
+    pub fn asked(&self) -> usize {
+        self.contents.asked.load(Ordering::SeqCst)
+    }
+
+    /// The same, behind a login: `NAME:PASSWORD` in base64.
+    pub async fn start_behind(login: Option<&str>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let marker = format!("{:032x}", u128::from_be_bytes(Rng::from_entropy().bytes()));
         std::fs::write(folder.path().join("marker"), &marker).unwrap();
@@ -97,25 +109,29 @@ impl Registry {
         shell(&format!(
             "mkdir saved && docker save {source} | tar -x -C saved && docker rmi {source} >/dev/null"
         ));
-        let contents = Contents::read(&folder.path().join("saved"));
+        let login = login.map(str::to_owned);
+        let contents = Contents { login, ..Contents::read(&folder.path().join("saved")) };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let (tasks, contents) = (super::group(), Arc::new(contents));
+        let served = Arc::clone(&contents);
         let connections = tasks.clone();
         tasks.spawn::<std::io::Error>(TaskKind::critical("registry"), async move {
             loop {
                 let (stream, _) = listener.accept().await?;
                 // One fails for certain: the engine tries TLS first.
                 connections
-                    .spawn(TaskKind::best_effort("connection"), connection(stream, Arc::clone(&contents)));
+                    .spawn(TaskKind::best_effort("connection"), connection(stream, Arc::clone(&served)));
             }
         });
-        Self { image: format!("{address}/things/{marker}:1"), address }
+        Self { image: format!("{address}/things/{marker}:1"), address, contents }
     }
 }
 
 /// What a registry has: one image.
 struct Contents {
+    login: Option<String>,
+    asked: AtomicUsize,
     manifest: String,
     blobs: BTreeMap<String, Vec<u8>>,
 }
@@ -143,7 +159,7 @@ impl Contents {
             }],
         });
         let blobs = [(digest, config), (layer_digest, layer)].into();
-        Self { manifest: manifest.to_string(), blobs }
+        Self { login: None, asked: AtomicUsize::new(0), manifest: manifest.to_string(), blobs }
     }
 
     fn answer(&self, path: &str) -> (u16, &'static str, Vec<u8>) {
@@ -171,15 +187,30 @@ async fn connection(stream: TcpStream, contents: Arc<Contents>) -> std::io::Resu
     let mut stream = BufReader::new(stream);
     let mut request = String::new();
     stream.read_line(&mut request).await?;
-    let mut header = String::new();
+    let (mut header, mut login) = (String::new(), None);
     while stream.read_line(&mut header).await? > 2 {
+        if let Some((name, value)) = header.split_once(": Basic ")
+            && name.eq_ignore_ascii_case("authorization")
+        {
+            login = Some(value.trim().to_owned());
+        }
         header.clear();
     }
     let mut words = request.split_whitespace();
     let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let (status, kind, body) = contents.answer(path);
+    if path.ends_with("/manifests/1") {
+        contents.asked.fetch_add(1, Ordering::SeqCst);
+    }
+    let welcome = contents.login.is_none() || contents.login == login;
+    let (status, kind, body) = if welcome {
+        contents.answer(path)
+    } else {
+        let text = br#"{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}"#;
+        (401, "application/json", text.to_vec())
+    };
     let head = format!(
-        "HTTP/1.1 {status} x\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        "HTTP/1.1 {status} x\r\nWWW-Authenticate: Basic realm=\"test\"\r\nContent-Type: {kind}\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes()).await?;

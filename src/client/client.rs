@@ -344,3 +344,41 @@ pub(crate) fn final_answer(
         }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(cluster: &str, revision: u64) -> ResponseMeta {
+        ResponseMeta {
+            cluster_id: cluster.to_owned(),
+            applied_revision: revision,
+            session_token: format!("{cluster}-{revision}"),
+            ..ResponseMeta::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_read_that_may_lag_carries_the_newest_token() {
+        let client = Client::new(&["127.0.0.1:7420".to_owned()], Options::default()).unwrap();
+        let sent = |consistency: Consistency, token: &str| {
+            let mut read = ReadOptions {
+                consistency: consistency.into(),
+                session_token: token.to_owned(),
+                ..ReadOptions::default()
+            };
+            client.read_own_writes(Some(&mut read));
+            read.session_token
+        };
+        assert_eq!(sent(Consistency::Stale, ""), "", "nothing was seen yet");
+        for (cluster, revision) in [("a", 7), ("a", 9), ("a", 8)] {
+            lock(&client.shared.session).learn(&told(cluster, revision));
+        }
+        assert_eq!(sent(Consistency::Stale, ""), "a-9");
+        assert_eq!(sent(Consistency::Bounded, ""), "a-9");
+        assert_eq!(sent(Consistency::Linearizable, ""), "", "it sees every write anyway");
+        assert_eq!(sent(Consistency::Stale, "own"), "own");
+        lock(&client.shared.session).learn(&told("b", 1));
+        assert_eq!(sent(Consistency::Stale, ""), "b-1", "a cluster that began anew counts from the start");
+    }
+}

@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod agents;
+mod bad_input;
 mod cluster;
 mod http;
 mod reads;
 mod relays;
+mod semantics;
 mod store;
 mod words;
 mod writes;

@@ -28,7 +28,7 @@ pub(crate) fn apply(spec: pb::JobSpec) -> pb::ApplyJobRequest {
     pb::ApplyJobRequest { spec: Some(spec), ..pb::ApplyJobRequest::default() }
 }
 
-fn reason(status: &Status) -> Reason {
+pub(crate) fn reason(status: &Status) -> Reason {
     ApiError::from_status(status).reason
 }
 

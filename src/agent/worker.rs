@@ -44,6 +44,9 @@ pub(crate) struct Changes {
     pub(crate) unreadable: Vec<Unreadable>,
 }
 
+/// What a task runs and what runs it, or why nothing here can.
+pub(crate) type Found = Result<(Work, Arc<dyn Runtime>), String>;
+
 /// Holds the tasks.
 #[derive(Debug)]
 pub(crate) struct Worker {
@@ -268,12 +271,12 @@ impl Worker {
     }
 
     /// A task that is held: what it runs and what runs it, or why nothing can. `None` when it is not held.
-    pub(crate) fn find(&self, id: TaskId) -> Option<Result<(Work, Arc<dyn Runtime>), String>> {
+    pub(crate) fn find(&self, id: TaskId) -> Option<Found> {
         let held = self.core.ledger.read().tasks.get(&id).cloned()?;
         Some(self.work(&held))
     }
 
-    fn work(&self, held: &Held) -> Result<(Work, Arc<dyn Runtime>), String> {
+    fn work(&self, held: &Held) -> Found {
         let cluster = Arc::clone(&self.core.ledger.read().cluster);
         let (Some(unit), Some(workload)) = (self.unit(held, &cluster), &held.assigned.workload) else {
             return Err("this agent runs one container per task: upgrade it".to_owned());

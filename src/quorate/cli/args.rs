@@ -237,6 +237,8 @@ pub(crate) enum Command {
         #[command(subcommand)]
         verb: NodeVerb,
     },
+    /// Print what changes, as it happens
+    Events(EventsArgs),
     /// Look at the managers
     Cluster {
         /// What to do.

@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use quorate_base::Mono;
+use serde_json::json;
 
 use super::args::Progress;
 use super::context::{Context, say};
@@ -77,6 +78,18 @@ impl Display {
         }
     }
 
+    /// Says something in a line of its own, above the picture.
+    pub(super) fn note(&mut self, context: &Context, text: &str) {
+        match self {
+            Self::Quiet => {}
+            Self::Log { json: true, .. } => {
+                say(&stamped(context, &json!({ "note": text }).to_string(), true))
+            }
+            Self::Log { .. } => say(&stamped(context, text, false)),
+            Self::Terminal(picture) => picture.above(&context.global.style().dim(text)),
+        }
+    }
+
     /// Leaves the last picture standing.
     pub(super) fn close(&mut self) {
         *self = Self::Quiet;
@@ -108,6 +121,14 @@ impl Picture {
             return TICK;
         }
         waits
+    }
+
+    /// Puts a line above it.
+    fn above(&mut self, text: &str) {
+        let frame = self.shown.as_ref().map(|(frame, _)| frame.clone()).unwrap_or_default();
+        let with: Vec<String> = [text.to_owned()].into_iter().chain(frame.iter().cloned()).collect();
+        redraw(self.lines, &with);
+        self.lines = frame.len();
     }
 }
 

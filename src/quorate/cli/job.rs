@@ -28,6 +28,9 @@ pub(super) fn full_name(key: &JobKey) -> String {
 }
 
 pub(super) async fn list(context: &Context, args: ListArgs) -> Result<(), Failure> {
+    if args.watch {
+        return super::events::jobs(context, args).await;
+    }
     let mut answer = pages::jobs(context, every(context, &args)).await?;
     show(context, &mut answer, &args)
 }
@@ -195,7 +198,12 @@ pub(super) async fn stop(context: &Context, args: StopArgs) -> Result<(), Failur
         };
         let answer = context.client.delete_job(request).await?;
         context.saw(answer.meta.as_ref());
-        let what = if args.purge { "stopping, then forgotten" } else { "stopping" };
+        let what = match (args.dry_run, args.purge) {
+            (false, true) => "stopping, then forgotten",
+            (false, false) => "stopping",
+            (true, true) => "stopped, then forgotten",
+            (true, false) => "stopped",
+        };
         report(context, &key, &answer, what, (!args.dry_run).then_some(answer.revision))?;
         let goal = if args.purge { Goal::Forgotten } else { Goal::Settled };
         accepted.push(Accepted { key, revision: answer.revision, goal });

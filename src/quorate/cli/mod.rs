@@ -7,7 +7,9 @@ mod context;
 mod contexts;
 mod daemon_args;
 mod display;
+mod events;
 mod exec;
+mod feed;
 pub(crate) mod help;
 mod job;
 mod logs;
@@ -103,6 +105,7 @@ async fn client_verb(verb: Command, context: Context) -> Result<(), Failure> {
         Command::Task { verb: TaskVerb::Inspect { task } } => task::inspect(context, &task).await,
         Command::Node { verb: NodeVerb::Ls(args) } => node::list(context, args).await,
         Command::Node { verb: NodeVerb::Inspect { node } } => node::inspect(context, &node).await,
+        Command::Events(args) => events::run(context, args).await,
         Command::Cluster { verb: ClusterVerb::Status } => cluster::status(context).await,
         // Done without a client, by the caller.
         Command::Version

@@ -9,6 +9,9 @@ use crate::failure::Failure;
 use crate::render;
 
 pub(super) async fn list(context: &Context, args: ListArgs) -> Result<(), Failure> {
+    if args.watch {
+        return super::events::nodes(context, args).await;
+    }
     let mut answer = pages::nodes(context, every(context, &args)).await?;
     show(context, &mut answer, &args)
 }

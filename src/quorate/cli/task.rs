@@ -12,14 +12,23 @@ use crate::render;
 use crate::render::task::Show;
 
 pub(super) async fn list(context: &Context, args: PsArgs) -> Result<(), Failure> {
-    let (request, show) = asked(context, &args)?;
+    if args.list.watch {
+        return super::events::tasks(context, args).await;
+    }
+    let (mut answer, show) = read(context, &args).await?;
+    self::show(context, &mut answer, show, &args.list)
+}
+
+/// The tasks that the flags ask for, and what of them is shown.
+pub(super) async fn read(context: &Context, args: &PsArgs) -> Result<(ListTasksResponse, Show), Failure> {
+    let (request, show) = asked(context, args)?;
     let mut answer = pages::tasks(context, request.clone()).await?;
     if show != Show::History && !context.json() && !context.names_only() {
         context.saw(answer.meta.as_ref());
         let request = ListTasksRequest { read: context.read(), ..request };
         answer.tasks = with_history(context, request, answer.tasks, show).await?;
     }
-    self::show(context, &mut answer, show, &args.list)
+    Ok((answer, show))
 }
 
 /// The request that the flags make, and what of the answer is shown.

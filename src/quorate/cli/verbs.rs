@@ -1,6 +1,6 @@
 //! What each verb takes.
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use clap_complete::ArgValueCandidates;
 
 use super::complete;
@@ -28,6 +28,9 @@ pub(crate) struct ListArgs {
     /// Without headings
     #[arg(long)]
     pub(crate) no_headers: bool,
+    /// Go on with what changes, until Ctrl-C: redrawn on a terminal, else a line per change
+    #[arg(short, long)]
+    pub(crate) watch: bool,
 }
 
 /// What can be done with jobs.
@@ -243,6 +246,42 @@ pub(crate) struct PlanArgs {
     /// End with 10 where something would change, and with 11 where not all of it finds a place
     #[arg(long)]
     pub(crate) exit_code: bool,
+}
+
+/// Kinds of objects that events are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// Jobs
+    Job,
+    /// Tasks
+    Task,
+    /// Nodes
+    Node,
+    /// Managers
+    Manager,
+}
+
+/// `events`
+#[derive(Debug, Args)]
+pub(crate) struct EventsArgs {
+    /// Go on with what happens, until Ctrl-C; without it, end where the present is reached
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Only of these kinds
+    #[arg(long = "kind", value_name = "KIND,…", value_enum, value_delimiter = ',')]
+    pub(crate) kinds: Vec<Kind>,
+    /// Begin after this revision; without it, with everything there is
+    #[arg(long, value_name = "REVISION")]
+    pub(crate) since: Option<u64>,
+    /// Only of this job and its tasks, as NAME or NAMESPACE/NAME
+    #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(complete::jobs))]
+    pub(crate) job: Option<String>,
+    /// Only of this node and the tasks on it
+    #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(complete::nodes))]
+    pub(crate) node: Option<String>,
+    /// Only objects whose labels match, like app=web,tier!=db
+    #[arg(short = 'l', long, value_name = "LABELS")]
+    pub(crate) selector: Option<String>,
 }
 
 /// What can be done with contexts.

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use quorate_base::{Mono, Timestamp};
 use quorate_client::ClientError;
-use quorate_wire::api::{GetJobRequest, Job, ListTasksRequest};
+use quorate_wire::api::{GetJobRequest, Job, ListTasksRequest, ObjectKind, WatchRequest};
+use quorate_wire::common;
 use quorate_wire::status::Reason;
 
 use super::context::{Context, JobKey, stale};
 use super::display::Display;
+use super::feed::{Feed, Heard};
 use super::verdict::{Judge, STABLE, Verdict};
 use crate::failure::Failure;
 use crate::render::progress::Moment;
@@ -25,6 +27,10 @@ const OUT_OF_TIME: u8 = 9;
 
 /// Shortest and longest pause between two looks.
 const LOOKS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+/// The longest pause while a watch tells of changes.
+const SURE: Duration = Duration::from_secs(10);
+/// What was seen is judged anew at least this often: some verdicts are a matter of time.
+const THOUGHTS: Duration = Duration::from_millis(500);
 /// Tasks that are looked at, at most: a display cannot show more, and the counts are of all.
 const LOOKED_AT: u32 = 1000;
 
@@ -74,51 +80,115 @@ pub(super) async fn wait(context: &Context, waiting: &Waiting<'_>) -> Result<Opt
     end
 }
 
-/// Looks again and again until the goal is met.
+/// Looks whenever something changed until the goal is met.
 ///
-/// The one place that polls: the API has no watch yet. Looks are cheap (stale reads of one manager) and get rarer while
-/// nothing changes.
+/// Changes are told by a watch, which goes on at another manager when one is lost. Where the managers refuse to be
+/// watched, looks are made from time to time: cheap stale reads, rarer while nothing changes.
 async fn watch(
     context: &Context,
     waiting: &Waiting<'_>,
     display: &mut Display,
 ) -> Result<Option<Job>, Failure> {
+    let mut feed = Feed::new(&context.client, of(waiting));
     let (mut pause, mut last, mut judge) = (LOOKS.0, None, Judge::new(waiting.goal));
     loop {
-        match look(context, waiting).await? {
+        // Before something is heard, a look may show what was there already.
+        let seen = look(context, waiting, &mut feed, display).await?;
+        let looked = context.clock.monotonic();
+        let complete = !matches!(seen, Seen::Nothing);
+        match seen {
             Seen::Gone if waiting.goal == Goal::Forgotten => return Ok(None),
             Seen::Gone => return Err(Failure::new(1, format!("job {} was removed meanwhile", key(waiting)))),
             Seen::Nothing => {}
             Seen::Moment(moment) => {
-                let now = context.clock.monotonic();
-                let verdict = judge.judge(&moment, now);
-                let verifying = matches!(verdict, Verdict::Verifying(_));
-                let again = display.show(context, &moment, verifying, now.since(waiting.start));
                 pause = if last.as_ref() == Some(&moment) { (pause * 3 / 2).min(LOOKS.1) } else { LOOKS.0 };
-                pause = pause.min(again.max(LOOKS.0));
-                match verdict {
-                    Verdict::Pending => {}
-                    Verdict::Verifying(left) => pause = pause.min(left),
-                    Verdict::Done => return Ok(Some(moment.job)),
-                    Verdict::Failed => return Err(failed(waiting)),
-                    Verdict::GivenUp => return Err(given_up(&key(waiting), &moment, context.now())),
-                    Verdict::Unplaced => return Err(too_late(context, waiting, Some(&moment))),
-                }
                 last = Some(moment);
             }
         }
-        let now = context.clock.monotonic();
-        if now >= waiting.deadline {
-            return Err(too_late(context, waiting, last.as_deref()));
+        let mut again = false;
+        while !again {
+            let now = context.clock.monotonic();
+            let mut rest = waiting.deadline.since(now);
+            if let Some(moment) = &last {
+                match show(context, waiting, display, &mut judge, moment)? {
+                    // The last word is not that of a while ago.
+                    Step::Done if now.since(looked) >= LOOKS.0 => break,
+                    Step::Done => return Ok(last.map(|moment| moment.job)),
+                    Step::After(wish) => rest = rest.min(wish),
+                }
+            }
+            if now >= waiting.deadline {
+                return Err(too_late(context, waiting, last.as_deref()));
+            }
+            let next = looked.saturating_add(if feed.lives() && complete { SURE } else { pause });
+            again = now >= next;
+            rest = rest.min(next.since(now)).max(Duration::from_millis(1));
+            tokio::select! {
+                heard = feed.next(), if !again => match heard {
+                    // Many changes at once are looked at once.
+                    Heard::Change => {
+                        context.clock.sleep_until(looked.saturating_add(LOOKS.0).min(waiting.deadline)).await;
+                        again = true;
+                    }
+                    Heard::Leader(words) => display.note(context, &words),
+                    Heard::Lost => {}
+                },
+                () = context.clock.sleep(rest), if !again => {}
+                else => {}
+            }
         }
-        context.clock.sleep(pause.min(waiting.deadline.since(now))).await;
     }
 }
 
-async fn look(context: &Context, waiting: &Waiting<'_>) -> Result<Seen, Failure> {
+/// What follows from a moment.
+enum Step {
+    Done,
+    /// It is worth another thought after this time.
+    After(Duration),
+}
+
+/// Shows and judges a moment.
+fn show(
+    context: &Context,
+    waiting: &Waiting<'_>,
+    display: &mut Display,
+    judge: &mut Judge,
+    moment: &Moment,
+) -> Result<Step, Failure> {
+    let now = context.clock.monotonic();
+    let verdict = judge.judge(moment, now);
+    let verifying = matches!(verdict, Verdict::Verifying(_));
+    let wish = display.show(context, moment, verifying, now.since(waiting.start)).min(THOUGHTS);
+    match verdict {
+        Verdict::Pending => Ok(Step::After(wish)),
+        Verdict::Verifying(left) => Ok(Step::After(wish.min(left))),
+        Verdict::Done => Ok(Step::Done),
+        Verdict::Failed => Err(failed(waiting)),
+        Verdict::GivenUp => Err(given_up(&key(waiting), moment, context.now())),
+        Verdict::Unplaced => Err(too_late(context, waiting, Some(moment))),
+    }
+}
+
+/// The job and its tasks.
+fn of(waiting: &Waiting<'_>) -> WatchRequest {
+    WatchRequest {
+        kinds: vec![ObjectKind::Job.into(), ObjectKind::Task.into()],
+        namespace: waiting.key.namespace.clone(),
+        job: waiting.key.name.clone(),
+        ..WatchRequest::default()
+    }
+}
+
+async fn look(
+    context: &Context,
+    waiting: &Waiting<'_>,
+    feed: &mut Feed,
+    display: &mut Display,
+) -> Result<Seen, Failure> {
     let JobKey { namespace, name } = waiting.key;
     // A stale read is enough and works through a change of the leader: its revision says what it includes.
-    let read = stale();
+    let least = waiting.revision.max(feed.revision());
+    let read = stale().map(|read| common::ReadOptions { min_revision: feed.revision(), ..read });
     let request = GetJobRequest { namespace: namespace.clone(), name: name.clone(), read: read.clone() };
     let job = match context.client.get_job(request).await {
         Ok(answer) => answer,
@@ -127,8 +197,11 @@ async fn look(context: &Context, waiting: &Waiting<'_>) -> Result<Seen, Failure>
         Err(ClientError::Deadline { .. } | ClientError::Unreachable { .. }) => return Ok(Seen::Nothing),
         Err(error) => return Err(error.into()),
     };
-    let applied = job.meta.as_ref().map_or(0, |meta| meta.applied_revision);
-    if applied < waiting.revision {
+    let meta = job.meta.unwrap_or_default();
+    if let Some(words) = feed.leads(&meta.leader) {
+        display.note(context, &words);
+    }
+    if meta.applied_revision < least {
         return Ok(Seen::Nothing);
     }
     let request = ListTasksRequest {

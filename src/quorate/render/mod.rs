@@ -1,5 +1,6 @@
 //! What people see, as pure functions from answers to text.
 
+pub(crate) mod change;
 pub(crate) mod cluster;
 pub(crate) mod job;
 pub(crate) mod node;

@@ -48,7 +48,7 @@ pub(crate) const COLUMNS: &[Column<Node>] = &[
         let text = heard.map_or_else(|| NONE.to_owned(), age);
         Cell::from(text).by(Key::Number(heard.map_or(u64::MAX, |heard| heard.as_secs())))
     }),
-    column("reason", "REASON", Side::Left, Keep::Shorten(16), |node, _| reason(node).into()),
+    column("reason", "REASON", Side::Left, Keep::Shorten(32), |node, _| reason(node).into()),
 ];
 
 /// The nodes, one a line.
@@ -93,7 +93,7 @@ fn tint(node: &Node) -> Tint {
     }
 }
 
-fn status_word(node: &Node) -> String {
+pub(super) fn status_word(node: &Node) -> String {
     word(node.status().as_str_name(), "NODE_STATUS")
 }
 

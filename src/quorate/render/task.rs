@@ -209,6 +209,10 @@ fn explain(task: &Task, before: Option<&Task>, now: Timestamp) -> String {
     let own = match why(task, now) {
         own if is_unknown(task) && own.is_empty() => format!("node {} is down", task.node),
         own if is_unknown(task) => format!("node {} is down; {own}", task.node),
+        // The state says it.
+        own if task.exit_code.is_some_and(|code| is_ended(task) && own == format!("exit {code}")) => {
+            String::new()
+        }
         own => own,
     };
     match before {

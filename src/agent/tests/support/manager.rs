@@ -191,9 +191,8 @@ impl Relay {
     /// The fault that ends it.
     pub async fn fault(&mut self) -> RelayFault {
         loop {
-            match self.next().await.expect("a fault") {
-                relay_request::Body::Fault(fault) => return fault,
-                _ => {}
+            if let relay_request::Body::Fault(fault) = self.next().await.expect("a fault") {
+                return fault;
             }
         }
     }

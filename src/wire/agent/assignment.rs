@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use quorate_model::{
-    ContainerSpec, InvalidList, JobSpec, JobVersion, Name, Port, RestartPolicy, Slot, Task, TaskId,
-    TaskState, TraceContext, Volume,
+    ContainerSpec, InvalidList, JobSpec, JobVersion, Name, Port, RestartCondition, RestartPolicy, Slot, Task,
+    TaskId, TaskState, TraceContext, Volume,
 };
 use quorate_state::State;
 use xxhash_rust::xxh3::xxh3_64;
@@ -94,7 +94,7 @@ impl TryFrom<pb::TaskSpec> for Workload {
             containers: containers(value.containers, &mut out),
             volumes: volumes(value.volumes, &mut out),
             ports: ports(value.ports, &mut out),
-            restart: restart(value.restart, &mut out),
+            restart: restart(value.restart, RestartCondition::Any, &mut out),
         };
         out.into_result().map(|()| workload)
     }

@@ -2,7 +2,8 @@
 
 use prost::Message;
 use quorate_model::{
-    Constraint, InvalidList, JobKind, JobSpec, Name, Placement, Strategy, job::MAX_SPEC_BYTES, quantity,
+    Constraint, InvalidList, JobKind, JobSpec, Name, Placement, RestartCondition, Strategy,
+    job::MAX_SPEC_BYTES, quantity,
 };
 
 use crate::{
@@ -73,7 +74,12 @@ impl TryFrom<pb::JobSpec> for JobSpec {
             }
         };
         let placement = placement(value.placement.unwrap_or_default(), &mut out);
-        let restart = restart(value.restart, &mut out);
+        // What ended well is done, unless it was to run for ever.
+        let unspecified = match kind {
+            Some(JobKind::Batch { .. }) => RestartCondition::OnFailure,
+            Some(JobKind::Service { .. }) | None => RestartCondition::Any,
+        };
+        let restart = restart(value.restart, unspecified, &mut out);
         let reschedule = reschedule(value.reschedule, &mut out);
         let ports = ports(value.ports, &mut out);
         let volumes = volumes(value.volumes, &mut out);

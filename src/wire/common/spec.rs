@@ -90,11 +90,16 @@ fn stop(path: &str, value: pb::StopPolicy, out: &mut InvalidList) -> StopPolicy 
     }
 }
 
-/// Restarts on the node, in.
-pub(crate) fn restart(value: Option<pb::RestartPolicy>, out: &mut InvalidList) -> RestartPolicy {
+/// Restarts on the node, in; `unspecified` is which ends count when the sender does not say.
+pub(crate) fn restart(
+    value: Option<pb::RestartPolicy>,
+    unspecified: RestartCondition,
+    out: &mut InvalidList,
+) -> RestartPolicy {
     let (value, default) = (value.unwrap_or_default(), RestartPolicy::default());
     let condition = match choice("restart.condition", value.condition, out) {
-        pb::RestartCondition::Unspecified | pb::RestartCondition::Any => RestartCondition::Any,
+        pb::RestartCondition::Unspecified => unspecified,
+        pb::RestartCondition::Any => RestartCondition::Any,
         pb::RestartCondition::OnFailure => RestartCondition::OnFailure,
         pb::RestartCondition::Never => RestartCondition::Never,
     };

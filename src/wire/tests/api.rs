@@ -12,8 +12,8 @@ use common::{
 use proptest::prelude::*;
 use prost::Message;
 use quorate_model::{
-    JobId, JobKind, JobSpec, JobStatus, NodeId, Placement, RestartPolicy, Revision, StopPolicy, TaskId,
-    TaskState,
+    JobId, JobKind, JobSpec, JobStatus, NodeId, Placement, RestartCondition, RestartPolicy, Revision,
+    StopPolicy, TaskId, TaskState,
 };
 use quorate_state::Command;
 use quorate_wire::{
@@ -400,4 +400,17 @@ fn the_reflection_set_holds_the_public_packages_alone() {
     assert_eq!(packages, ["google.protobuf", "quorate.api.v1", "quorate.common.v1"]);
     let services: usize = set.file.iter().map(|file| file.service.len()).sum();
     assert!(services >= 4, "{services}");
+}
+
+#[test]
+fn a_batch_that_says_nothing_of_restarts_is_done_when_it_ends_well() {
+    let of = |kind| {
+        let sent =
+            api::JobSpec { kind: Some(kind), restart: None, ..api::JobSpec::from(&plain_batch("nap")) };
+        JobSpec::try_from(sent).unwrap().restart.condition
+    };
+    let batch = api::job_spec::Kind::Batch(api::BatchSpec { completions: 1, parallelism: 1 });
+    assert_eq!(of(batch), RestartCondition::OnFailure);
+    let service = api::job_spec::Kind::Service(api::ServiceSpec { replicas: 1 });
+    assert_eq!(of(service), RestartCondition::Any);
 }

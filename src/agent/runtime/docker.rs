@@ -42,8 +42,8 @@ use fault::{Trouble, is_status};
 const CALL_SECONDS: u64 = 60;
 /// The longest that a container may live on after SIGKILL before the stop counts as failed.
 const KILL_DEADLINE: Duration = Duration::from_secs(30);
-/// How long the event of a lack of memory may come after the container's end.
-const LATE: Duration = Duration::from_secs(1);
+/// How long the event of a lack of memory may come after the container's end: more than a second on a busy machine.
+const LATE: Duration = Duration::from_secs(3);
 /// Between looks at an engine that ended a wait without an answer.
 const AGAIN: Duration = Duration::from_millis(200);
 

@@ -10,6 +10,7 @@ mod tests {
     use quorate_base::sync::lock;
     use quorate_model::InvalidList;
     use quorate_wire::api::*;
+    use quorate_wire::common::ResponseMeta;
     use quorate_wire::status::{ApiError, Reason};
 
     use crate::support::{Fake, WRITTEN, group, job};
@@ -180,6 +181,58 @@ mod tests {
             err.contains("hint: quorate job wait default/web    wait on\n        quorate ps default/web "),
             "{err}"
         );
+    }
+
+    /// A snapshot of one job at revision 10, and that the present is reached.
+    fn told(leader: &str) -> Vec<WatchResponse> {
+        let meta = ResponseMeta { manager: "m1".into(), leader: leader.into(), ..ResponseMeta::default() };
+        let change =
+            Change { kind: ChangeKind::Present.into(), object: Some(change::Object::Job(job(2, 2))) };
+        let present = WatchResponse {
+            revision: WRITTEN,
+            changes: vec![change],
+            snapshot: true,
+            meta: Some(meta.clone()),
+            ..WatchResponse::default()
+        };
+        let reached =
+            WatchResponse { revision: WRITTEN, bookmark: true, meta: Some(meta), ..WatchResponse::default() };
+        vec![present, reached]
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn events_end_where_the_present_is_reached() {
+        let group = group();
+        let fake = Fake::start(&group).await;
+        lock(&fake.state).watch = told("m1");
+        let (code, out, err) = fake.quorate(&["events", "--kind", "job,node", "--job", "shop/web"]).await;
+        assert_eq!(code, 0, "{err}");
+        assert_eq!(
+            out,
+            "      10  –                         job      present  default/web  version 1, active, 2/2\n"
+        );
+        let (_, out, _) = fake.quorate(&["events", "-o", "jsonl"]).await;
+        let value: serde_json::Value = serde_json::from_str(&out).unwrap();
+        assert_eq!((&value["revision"], &value["job"]["name"]), (&"10".into(), &"web".into()));
+        let (_, out, _) = fake.quorate(&["events", "-q"]).await;
+        assert_eq!(out, "default/web\n");
+        let asked = lock(&fake.state).watched[0].clone();
+        assert_eq!((asked.namespace.as_str(), asked.job.as_str()), ("shop", "web"));
+        assert_eq!(asked.kinds, [ObjectKind::Job as i32, ObjectKind::Node as i32]);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_watched_wait_does_not_ask_again_and_again_and_tells_of_a_new_leader() {
+        let group = group();
+        let fake = Fake::start(&group).await;
+        lock(&fake.state).watch = told("m2");
+        fake.tells([Ok((WRITTEN, job(2, 2)))]);
+        let (code, _, err) = fake.quorate(&["job", "wait", "web", "--timeout", "30s"]).await;
+        assert_eq!(code, 0, "{err}");
+        assert!(err.contains(" leader m1 → m2, continuing\n"), "{err}");
+        // Once of a quorum, at first, when the watch begins, and before the last word.
+        let reads = lock(&fake.state).reads.len();
+        assert!((3..=6).contains(&reads), "{reads}");
     }
 
     #[tokio::test(flavor = "multi_thread")]

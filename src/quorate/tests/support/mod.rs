@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
+use futures::StreamExt as _;
 use quorate_base::sync::lock;
 use quorate_base::{TaskGroup, TaskKind};
 use quorate_pki::{Profile, Security};
@@ -15,6 +16,7 @@ use quorate_wire::api::job_service_server::{JobService, JobServiceServer};
 use quorate_wire::api::job_spec::Kind;
 use quorate_wire::api::node_service_server::{NodeService, NodeServiceServer};
 use quorate_wire::api::task_service_server::{TaskService, TaskServiceServer};
+use quorate_wire::api::watch_service_server::{WatchService, WatchServiceServer};
 use quorate_wire::api::*;
 use quorate_wire::common::{Consistency, ResponseMeta};
 use quorate_wire::status::{ApiError, Reason};
@@ -37,6 +39,9 @@ pub(crate) struct State {
     pub(crate) jobs: Vec<Job>,
     pub(crate) nodes: Vec<Node>,
     pub(crate) plan: Option<PlanJobResponse>,
+    /// What a watch tells before it falls silent; none = watches are refused.
+    pub(crate) watch: Vec<WatchResponse>,
+    pub(crate) watched: Vec<WatchRequest>,
     pub(crate) status: GetClusterStatusResponse,
 }
 
@@ -58,7 +63,8 @@ impl Fake {
             .add_service(JobServiceServer::new(fake.clone()))
             .add_service(TaskServiceServer::new(fake.clone()))
             .add_service(NodeServiceServer::new(fake.clone()))
-            .add_service(ClusterServiceServer::new(fake.clone()));
+            .add_service(ClusterServiceServer::new(fake.clone()))
+            .add_service(WatchServiceServer::new(fake.clone()));
         group.spawn(TaskKind::critical("fake"), router.serve_with_incoming(listener.incoming()));
         fake
     }
@@ -88,7 +94,7 @@ impl Fake {
 }
 
 pub(crate) fn meta(applied_revision: u64) -> ResponseMeta {
-    ResponseMeta { applied_revision, manager: "m1".into(), ..ResponseMeta::default() }
+    ResponseMeta { applied_revision, manager: "m1".into(), leader: "m1".into(), ..ResponseMeta::default() }
 }
 
 pub(crate) fn job(running: u32, desired: u32) -> Job {
@@ -267,6 +273,21 @@ impl ClusterService for Fake {
         _: Request<ListManagersRequest>,
     ) -> Result<Response<ListManagersResponse>, Status> {
         Err(unasked())
+    }
+}
+
+#[tonic::async_trait]
+impl WatchService for Fake {
+    type WatchStream = futures::stream::BoxStream<'static, Result<WatchResponse, Status>>;
+
+    async fn watch(&self, request: Request<WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        let mut state = lock(&self.state);
+        state.watched.push(request.into_inner());
+        if state.watch.is_empty() {
+            return Err(unasked());
+        }
+        let told = state.watch.clone().into_iter().map(Ok);
+        Ok(Response::new(futures::stream::iter(told).chain(futures::stream::pending()).boxed()))
     }
 }
 

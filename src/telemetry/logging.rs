@@ -3,18 +3,24 @@
 //! One line per event on standard error: readable text on a terminal, one JSON object per line otherwise. A library
 //! emits events with `tracing` and knows nothing of this; the executable calls [`init`] once.
 
+mod journal;
 mod json;
+mod ring;
 
 use std::fmt;
 use std::io::{self, IsTerminal as _};
 use std::str::FromStr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use quorate_base::sync::lock;
 use quorate_base::time::Clock;
 use quorate_base::{OnError, TaskFailure};
 use thiserror::Error;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
+use tracing_subscriber::fmt::writer::MakeWriterExt as _;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
@@ -112,9 +118,26 @@ pub enum LogError {
     },
 }
 
-/// Changes what is logged while the process runs. Cheap to clone.
+/// Changes what is logged while the process runs, and has the newest lines. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct LogHandle(reload::Handle<EnvFilter, Registry>);
+pub struct LogHandle {
+    filter: reload::Handle<EnvFilter, Registry>,
+    lasting: Arc<Mutex<Lasting>>,
+    ring: ring::Ring,
+    clock: Clock,
+}
+
+/// The filter that lasts.
+#[derive(Debug)]
+struct Lasting {
+    filter: String,
+    /// Counts the changes.
+    change: u64,
+}
+
+/// A filter that is to be taken back: [`LogHandle::restore`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loan(u64);
 
 impl LogHandle {
     /// Replaces the filter, for all threads at once.
@@ -122,7 +145,35 @@ impl LogHandle {
     /// # Errors
     /// [`LogError::Filter`] when the filter means nothing; the old one stays.
     pub fn set_filter(&self, filter: &str) -> Result<(), LogError> {
-        self.0.reload(parse_filter(filter)?).map_err(|error| LogError::Reload { reason: error.to_string() })
+        let mut lasting = lock(&self.lasting);
+        self.reload(filter)?;
+        filter.clone_into(&mut lasting.filter);
+        lasting.change += 1;
+        Ok(())
+    }
+
+    /// Replaces the filter for a while: the last one that was not lent comes back with [`LogHandle::restore`].
+    ///
+    /// # Errors
+    /// As [`LogHandle::set_filter`].
+    pub fn lend_filter(&self, filter: &str) -> Result<Loan, LogError> {
+        let mut lasting = lock(&self.lasting);
+        self.reload(filter)?;
+        lasting.change += 1;
+        Ok(Loan(lasting.change))
+    }
+
+    /// Takes a lent filter back, unless another one was set since. Returns the filter that is in force again.
+    ///
+    /// # Errors
+    /// [`LogError::Reload`] when the subscriber is gone.
+    pub fn restore(&self, loan: Loan) -> Result<Option<String>, LogError> {
+        let lasting = lock(&self.lasting);
+        if lasting.change != loan.0 {
+            return Ok(None);
+        }
+        self.reload(&lasting.filter)?;
+        Ok(Some(lasting.filter.clone()))
     }
 
     /// The filter in force.
@@ -130,18 +181,32 @@ impl LogHandle {
     /// # Errors
     /// [`LogError::Reload`] when the subscriber is gone.
     pub fn filter(&self) -> Result<String, LogError> {
-        self.0
+        self.filter
             .with_current(ToString::to_string)
+            .map_err(|error| LogError::Reload { reason: error.to_string() })
+    }
+
+    /// The lines of the last `span` of time that are still in memory, oldest first: JSON, whatever the format is.
+    #[must_use]
+    pub fn recent(&self, span: Duration) -> String {
+        self.ring.since(self.clock.now().saturating_sub(span))
+    }
+
+    fn reload(&self, filter: &str) -> Result<(), LogError> {
+        self.filter
+            .reload(parse_filter(filter)?)
             .map_err(|error| LogError::Reload { reason: error.to_string() })
     }
 }
 
-/// Sets up the process's logging to standard error. Call it once, first thing.
+/// Sets up the process's logging to standard error and to memory. Call it once, first thing.
 ///
 /// # Errors
 /// [`LogError::Filter`] when the filter means nothing, [`LogError::AlreadySet`] on a second call.
 pub fn init(config: LogConfig) -> Result<LogHandle, LogError> {
     let (filter, handle) = reload::Layer::new(parse_filter(&config.filter)?);
+    let clock = Clock::system();
+    let ring = ring::Ring::new(clock.clone());
     let terminal = io::stderr().is_terminal();
     let json = match config.format {
         Format::Text => false,
@@ -149,20 +214,27 @@ pub fn init(config: LogConfig) -> Result<LogHandle, LogError> {
         Format::Auto => !terminal,
     };
     let lines: Box<dyn Layer<_> + Send + Sync> = if json {
-        Box::new(json::JsonLayer::new(Clock::system(), &config.identity, io::stderr))
+        let both = io::stderr.and(ring.clone());
+        Box::new(json::JsonLayer::new(clock.clone(), &config.identity, both))
     } else {
+        let kept = json::JsonLayer::new(clock.clone(), &config.identity, ring.clone());
         let colour = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        let prefix = Prefix { clock: Clock::system(), identity: config.identity };
-        Box::new(
-            tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(colour).with_timer(prefix),
-        )
+        let prefix = Prefix { clock: clock.clone(), identity: config.identity };
+        let format = journal::Prioritised {
+            inner: tracing_subscriber::fmt::format().with_timer(prefix),
+            on: journal::is_connected(),
+        };
+        let shown =
+            tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(colour).event_format(format);
+        Box::new(shown.and_then(kept))
     };
     tracing_subscriber::registry()
         .with(filter)
         .with(lines)
         .try_init()
         .map_err(|error| LogError::AlreadySet { reason: error.to_string() })?;
-    Ok(LogHandle(handle))
+    let lasting = Arc::new(Mutex::new(Lasting { filter: config.filter, change: 0 }));
+    Ok(LogHandle { filter: handle, lasting, ring, clock })
 }
 
 /// The hook for a root [`quorate_base::TaskGroup`]: logs a failure that stops its group as an error, others as warnings.

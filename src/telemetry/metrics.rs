@@ -2,7 +2,7 @@
 //!
 //! Call sites use the functions and never spell a name. Names follow Prometheus (`quorate_` prefix, base units,
 //! `_total`). Label values come from small fixed sets: never an id of a task, job or request. Gauges of replicated state
-//! are set by the leader alone; join them with `quorate_raft_is_leader == 1`.
+//! ([`OF_THE_LEADER`]) are shown by the leader alone.
 //!
 //! Before a recorder is installed each call does nothing.
 
@@ -141,7 +141,7 @@ metrics! {
     /// Commands that this manager proposed and that were committed.
     RAFT_PROPOSALS_COMMITTED = "quorate_raft_proposals_committed_total" counter in Count:
         raft_proposals_committed(; count: u64);
-    /// Commands that this manager applied to its state.
+    /// Log entries that this manager applied to its state.
     RAFT_PROPOSALS_APPLIED = "quorate_raft_proposals_applied_total" counter in Count:
         raft_proposals_applied(; count: u64);
     /// Commands that this manager proposed and that failed, by reason.
@@ -176,6 +176,9 @@ metrics! {
     /// Placement decisions, by result.
     SCHEDULER_DECISIONS = "quorate_scheduler_decisions_total" counter in Count:
         scheduler_decisions(result,; count: u64);
+    /// On the leader: from a task's creation until it runs.
+    SCHEDULER_SUBMIT_TO_RUNNING = "quorate_scheduler_submit_to_running_seconds" histogram in Seconds:
+        scheduler_submit_to_running(; took: Duration);
     /// Jobs, by type and status.
     JOBS = "quorate_jobs" gauge in Count: jobs(r#type, status,; count: usize);
     /// Tasks, by observed state.
@@ -221,6 +224,9 @@ metrics! {
     /// 1 while it runs; its labels say what runs.
     BUILD_INFO = "quorate_build_info" gauge in Count: build_info(version, commit,; runs: bool);
 }
+
+/// Gauges of what all managers have alike: shown by the leader alone.
+pub const OF_THE_LEADER: &[Metric] = &[SCHEDULER_PENDING_TASKS, JOBS, TASKS, NODES, RAFT_REPLICATION_LAG];
 
 /// A value as the recorder takes it: a count, seconds, or 1 for true.
 trait Number {

@@ -9,7 +9,7 @@ use quorate_base::sync::lock;
 use quorate_base::tasks::spawn_thread;
 use thiserror::Error;
 
-use crate::metrics::describe_all;
+use crate::metrics::{Metric, describe_all};
 
 /// Upper bounds of every histogram's buckets, in seconds: 0.5 ms to 30 s, finest where the goals for commits lie.
 pub const BUCKETS: [f64; 16] =
@@ -38,6 +38,18 @@ impl Handle {
     /// All metrics in Prometheus' text format, version 0.0.4.
     pub fn render(&self) -> String {
         self.0.render()
+    }
+
+    /// The same without `hidden`, none of which is a histogram.
+    pub fn render_without(&self, hidden: &[Metric]) -> String {
+        let of = |line: &str, name: &str| {
+            let bare = line.strip_prefix("# HELP ").or_else(|| line.strip_prefix("# TYPE ")).unwrap_or(line);
+            bare.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))
+        };
+        let all = self.render();
+        let shown =
+            all.split_inclusive('\n').filter(|line| !hidden.iter().any(|metric| of(line, metric.name)));
+        shown.collect()
     }
 }
 

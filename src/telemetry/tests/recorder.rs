@@ -61,6 +61,11 @@ fn values_appear_with_help_labels_and_buckets_and_a_second_install_shares_them()
         assert!(lines.contains(expected), "missing: {expected}\n{text}");
     }
     assert_eq!(handle.render().lines().collect::<BTreeSet<_>>(), lines);
+
+    let fewer = handle.render_without(metrics::OF_THE_LEADER);
+    assert!(!fewer.contains("quorate_jobs") && fewer.contains("quorate_raft_is_leader 1"), "{fewer}");
+    let gone: Vec<_> = text.lines().filter(|line| !fewer.lines().any(|other| other == *line)).collect();
+    assert!(gone.iter().all(|line| line.contains("quorate_jobs")) && gone.len() == 3, "{gone:?}");
 }
 
 #[test]

@@ -1,4 +1,7 @@
-//! Plain HTTP for probes and metrics: `/livez /readyz /leader /follower /metrics`.
+//! Plain HTTP for probes, metrics and logs: `/livez /readyz /leader /follower /metrics /log-level /logs`.
+
+mod gauges;
+mod logs;
 
 use axum::{
     Json, Router,
@@ -8,8 +11,7 @@ use axum::{
     routing::get,
 };
 use quorate_base::tasks::TaskGroup;
-use quorate_model::{JobKind, NodeStatus, TaskState};
-use quorate_telemetry::{metrics, recorder};
+use quorate_telemetry::{logging::LogHandle, metrics, recorder};
 use serde::Serialize;
 
 use crate::{core::Core, health::Readiness};
@@ -22,8 +24,9 @@ struct Admin {
     group: TaskGroup,
 }
 
-/// The routes.
-pub fn routes(core: Core, metrics: recorder::Handle, group: TaskGroup) -> Router {
+/// The routes; those of logs where this process logs by `log`.
+pub fn routes(core: Core, metrics: recorder::Handle, log: Option<LogHandle>, group: TaskGroup) -> Router {
+    let logs = log.map_or_else(Router::new, |log| logs::routes(log, &group));
     Router::new()
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
@@ -31,6 +34,7 @@ pub fn routes(core: Core, metrics: recorder::Handle, group: TaskGroup) -> Router
         .route("/follower", get(follower))
         .route("/metrics", get(export))
         .with_state(Admin { core, metrics, group })
+        .merge(logs)
 }
 
 /// The detail that a probe may ask for.
@@ -94,43 +98,8 @@ async fn follower(Shared(admin): Shared<Admin>, headers: HeaderMap) -> Response 
 }
 
 async fn export(Shared(admin): Shared<Admin>) -> Response {
-    gauge(&admin.core);
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], admin.metrics.render()).into_response()
-}
-
-/// Sets the gauges that are read off the state; only here, so nobody pays for them between scrapes.
-fn gauge(core: &Core) {
-    let now = core.node.leadership().borrow().clone();
-    let status = core.node.status();
-    metrics::raft_has_leader(now.me || now.leader.is_some());
-    metrics::raft_is_leader(now.me);
-    metrics::raft_term(now.term.0);
-    if let Some(ago) = core.last_contact() {
-        metrics::raft_last_contact(ago);
-    }
-    let log = core.node.log_stats();
-    metrics::store_size("log", log.disk_bytes);
-    let view = core.node.view();
-    let last = status.last_log.map_or(0, |r| r.0);
-    for member in status.members.iter().filter(|_| now.me) {
-        let matched = member.matched.map_or(0, |r| r.0);
-        metrics::raft_replication_lag(&member.name, last.saturating_sub(matched));
-    }
-    for state in TaskState::ALL {
-        metrics::tasks(state.as_str(), view.tasks().filter(|t| t.status.counted_state() == state).count());
-    }
-    for status in [NodeStatus::Ready, NodeStatus::Down] {
-        metrics::nodes(status.as_str(), view.nodes().filter(|n| n.status == status).count());
-    }
-    for kind in ["service", "batch"] {
-        for status in ["active", "complete", "failed", "stopped", "purging"] {
-            let count = view
-                .jobs()
-                .filter(|j| {
-                    j.status.as_str() == status && j.spec().map(|s| JobKind::as_str(s.kind)) == Some(kind)
-                })
-                .count();
-            metrics::jobs(kind, status, count);
-        }
-    }
+    let leads = gauges::set(&admin.core);
+    let text =
+        if leads { admin.metrics.render() } else { admin.metrics.render_without(metrics::OF_THE_LEADER) };
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration}
 use quorate_model::{Name, Settings};
 use quorate_pki::Security;
 use quorate_raft::RaftConfig;
+use quorate_telemetry::logging::LogHandle;
 
 /// Where a server listens, and what others are told to dial.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,4 +60,6 @@ pub struct ManagerConfig {
     pub resync: Duration,
     /// Version of this binary.
     pub version: String,
+    /// Shows and changes what the process logs; `None` = not over the admin port.
+    pub log: Option<LogHandle>,
 }

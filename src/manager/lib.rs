@@ -18,8 +18,10 @@ pub mod health;
 mod http;
 mod hub;
 pub mod manager;
+mod measures;
 pub mod proposer;
 pub mod routing;
+mod rpc;
 
 pub use config::{Address, ManagerConfig, RESYNC};
 pub use manager::{Addresses, Listeners, Manager, StartError};

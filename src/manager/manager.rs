@@ -36,8 +36,10 @@ use crate::{
     duties::Duties,
     health, http,
     hub::Hub,
+    measures,
     proposer::Proposer,
     routing::Router,
+    rpc,
 };
 
 /// Largest message of a client: a specification and room around it.
@@ -158,6 +160,7 @@ impl Manager {
         group: TaskGroup,
     ) -> Result<Self, StartError> {
         let metrics = recorder::install()?;
+        metrics::build_info(&config.version, option_env!("QUORATE_COMMIT").unwrap_or("unknown"), true);
         let addresses = listeners.addresses();
         let mut rng = Rng::from_entropy();
         let opened = open_store(&config, rng.fork("raft id")).await?;
@@ -300,10 +303,12 @@ async fn serve(
     let agents =
         Routes::new(AgentServiceServer::new(dispatcher.clone()).max_decoding_message_size(MAX_AGENT_MESSAGE));
     let peers = Routes::new(core.node.service());
-    spawn_grpc(config, Profile::Api, "api server", http::ways_in(api), listeners.api, group);
-    spawn_grpc(config, Profile::Agent, "agent server", agents, listeners.agents, group);
-    spawn_grpc(config, Profile::Peer, "peer server", peers, listeners.raft, group);
-    let http = admin::routes(core.clone(), metrics, group.clone());
+    let measured = |routes| rpc::measured(routes, core.clock.clone());
+    measures::start(core.node.clone(), group);
+    spawn_grpc(config, Profile::Api, "api server", http::ways_in(measured(api)), listeners.api, group);
+    spawn_grpc(config, Profile::Agent, "agent server", measured(agents), listeners.agents, group);
+    spawn_grpc(config, Profile::Peer, "peer server", measured(peers), listeners.raft, group);
+    let http = admin::routes(core.clone(), metrics, config.log.clone(), group.clone());
     group.spawn(TaskKind::critical("admin server"), async move {
         axum::serve(listeners.admin.into_tcp(), http).await
     });

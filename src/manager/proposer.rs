@@ -13,6 +13,7 @@ use quorate_raft::{Node, ProposeError, Reply};
 use quorate_state::{Actor, Command, Envelope, Receipt, Rejection, Request};
 use quorate_telemetry::metrics;
 use tokio::sync::{mpsc, oneshot};
+use tracing::{Instrument as _, debug};
 
 /// Commands that may wait.
 const QUEUE: usize = 8192;
@@ -109,7 +110,18 @@ impl Proposer {
         command: Command,
         bytes: usize,
     ) -> Result<Committed, WriteError> {
-        self.send(actor, request, None, command, bytes).await
+        let request_id = request.as_ref().map(|request| tracing::field::display(request.id.clone()));
+        // At every level: the lines within keep their request id.
+        let span = tracing::error_span!("write", request_id);
+        let told = async {
+            let written = self.send(actor, request, None, command, bytes).await;
+            match &written {
+                Ok(committed) => debug!(revision = committed.revision.0, "written"),
+                Err(error) => debug!(%error, "not written"),
+            }
+            written
+        };
+        told.instrument(span).await
     }
 
     /// Writes what a controller planned in `term`; refused in any other term.
@@ -247,10 +259,16 @@ async fn commit(node: Node, clock: Clock, batch: Vec<Ask>) {
     let (envelopes, answers): (Vec<_>, Vec<_>) = batch.into_iter().map(|a| (a.envelope, a.answer)).unzip();
     let started = clock.monotonic();
     let count = answers.len() as u64;
+    let before = node.view().applied().index;
     match node.propose(envelopes).await {
         Ok(results) => {
             metrics::raft_commit_duration(clock.monotonic().since(started));
             metrics::raft_proposals_committed(count);
+            // Older than the entry: the answer is that of an earlier call.
+            let replays = results.iter().filter(|(revision, _)| *revision <= before).count();
+            if replays > 0 {
+                metrics::api_idempotent_replays(replays as u64);
+            }
             for (answer, reply) in answers.into_iter().zip(results) {
                 // A caller that gave up has no ear; the write is done all the same.
                 let _gone = answer.send(committed(reply));

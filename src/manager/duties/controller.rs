@@ -95,10 +95,17 @@ impl Driver {
         let kinds = count_kinds(&commands);
         debug!(?kinds, "proposing a plan");
         let proposer = &self.core.proposer;
+        let decisions: Vec<_> = commands.iter().map(decision).collect();
         let writes =
             commands.into_iter().map(|c| proposer.submit_fenced(actor(&self.core.name), self.term, c));
         let mut clean = true;
-        for result in join_all(writes).await {
+        for (result, decision) in join_all(writes).await.into_iter().zip(decisions) {
+            if let (Some(decision), Ok(Committed { receipt: Receipt::Changed { changed, refused }, .. })) =
+                (decision, &result)
+            {
+                metrics::scheduler_decisions(decision, u64::from(*changed));
+                metrics::scheduler_decisions("refused", refused.len() as u64);
+            }
             match result {
                 // Nothing of it fitted: apply and plan disagree, and planning again at once would spin.
                 Ok(Committed { receipt: Receipt::Changed { changed: 0, refused }, .. })
@@ -126,6 +133,15 @@ impl Driver {
             }
         }
         Ok(clean)
+    }
+}
+
+/// What a command decides about the tasks in it, if it is one of the scheduler's.
+fn decision(command: &Command) -> Option<&'static str> {
+    match command {
+        Command::AssignTasks { .. } => Some("placed"),
+        Command::ExplainTasks { .. } => Some("unplaceable"),
+        _ => None,
     }
 }
 

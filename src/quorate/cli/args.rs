@@ -9,6 +9,7 @@ use quorate_pki::Security;
 
 use super::complete;
 pub(crate) use super::daemon_args::{AgentRunArgs, AgentVerb, FleetArgs, ManagerRunArgs, ManagerVerb};
+use super::debug::DebugVerb;
 use super::exec::ExecArgs;
 use super::logs::LogsArgs;
 use super::top::TopArgs;
@@ -244,6 +245,12 @@ pub(crate) enum Command {
         /// What to do.
         #[command(subcommand)]
         verb: ClusterVerb,
+    },
+    /// Find out what is wrong
+    Debug {
+        /// What to do.
+        #[command(subcommand)]
+        verb: DebugVerb,
     },
     /// Run a manager
     Manager {

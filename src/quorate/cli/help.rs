@@ -42,6 +42,7 @@ QUORATE_SECURITY      --security       what protects the traffic
 QUORATE_OUTPUT        --output         how to print results
 QUORATE_CONSISTENCY   --consistency    how fresh answers must be
 QUORATE_PROGRESS      --progress       how to show progress
+QUORATE_ADMIN         --admin          debug: admin addresses of managers, comma separated
 NO_COLOR              --color never    no colours, when not empty; TERM=dumb has the same effect
 XDG_CONFIG_HOME                        contexts are kept in quorate/contexts.toml below it, else below ~/.config
 

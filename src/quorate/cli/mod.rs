@@ -6,6 +6,7 @@ pub(crate) mod complete;
 mod context;
 mod contexts;
 mod daemon_args;
+mod debug;
 mod display;
 mod events;
 mod exec;
@@ -107,6 +108,7 @@ async fn client_verb(verb: Command, context: Context) -> Result<(), Failure> {
         Command::Node { verb: NodeVerb::Inspect { node } } => node::inspect(context, &node).await,
         Command::Events(args) => events::run(context, args).await,
         Command::Cluster { verb: ClusterVerb::Status } => cluster::status(context).await,
+        Command::Debug { verb } => debug::run(context, verb).await,
         // Done without a client, by the caller.
         Command::Version
         | Command::Completion { .. }

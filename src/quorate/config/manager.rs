@@ -112,6 +112,7 @@ fn read(layers: &mut Layers) -> Option<Loaded> {
         settings,
         resync: quorate_manager::RESYNC,
         version,
+        log: None,
     };
     Some(Loaded { config, log })
 }

@@ -11,8 +11,8 @@ use crate::failure::Failure;
 
 /// Runs a manager until a signal (success) or until it cannot go on.
 pub(crate) fn run(args: &ManagerRunArgs, security: Option<Security>) -> Result<(), Failure> {
-    let loaded = config::manager::load(args, std::env::vars(), security)?;
-    begin(loaded.log, &loaded.config.security)?;
+    let mut loaded = config::manager::load(args, std::env::vars(), security)?;
+    loaded.config.log = Some(begin(loaded.log, &loaded.config.security)?);
     runtime()?.block_on(serve(loaded.config))
 }
 

@@ -9,7 +9,7 @@ use std::io;
 
 use quorate_base::TaskGroup;
 use quorate_pki::Security;
-use quorate_telemetry::logging::{self, LogConfig};
+use quorate_telemetry::logging::{self, LogConfig, LogHandle};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -19,13 +19,13 @@ pub(crate) use manager::run as run_manager;
 
 use crate::failure::Failure;
 
-/// Sets up logging and tells what protects the traffic.
-fn begin(log: LogConfig, security: &Security) -> Result<(), Failure> {
-    logging::init(log).map_err(|error| Failure::new(5, error.to_string()))?;
+/// Sets up logging and tells what protects the traffic. The result changes what is logged.
+fn begin(log: LogConfig, security: &Security) -> Result<LogHandle, Failure> {
+    let handle = logging::init(log).map_err(|error| Failure::new(5, error.to_string()))?;
     if let Some(warning) = security.warning() {
         tracing::warn!("{warning}");
     }
-    Ok(())
+    Ok(handle)
 }
 
 /// The root of a daemon's tasks; each failure is logged.

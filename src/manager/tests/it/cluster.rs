@@ -179,5 +179,6 @@ fn config(name: &Name, dir: &Path) -> ManagerConfig {
         settings: Settings { node_lease: Duration::from_secs(3), ..Settings::default() },
         resync: quorate_manager::RESYNC,
         version: "test".to_owned(),
+        log: None,
     }
 }

@@ -13,6 +13,7 @@ use quorate_base::{TaskGroup, TaskKind};
 use quorate_model::{Name, TaskId, TaskState, TaskStatus};
 use quorate_wire::agent::{AssignedTask, Fence};
 use tokio::sync::watch;
+use tracing::Instrument as _;
 
 use crate::config::MAX_TASKS;
 use crate::ledger::{Contents, Held};
@@ -248,12 +249,15 @@ impl Worker {
             Err(reason) => return self.cannot_drive(id, &reason),
         };
         let restart = held.assigned.workload.as_ref().map(|workload| workload.restart).unwrap_or_default();
+        // At every level: also a warning says whose task it is about.
+        let job = format!("{}/{}", work.unit.namespace, work.unit.job);
+        let span = tracing::error_span!("drive", task = %id, job);
         let (sender, wish) = watch::channel(wish_of(held));
         lock(&self.wishes).insert(id, sender);
         let runner = Runner::new(Arc::clone(&self.core), work, restart, runtime, wish);
         let worker = Arc::clone(self);
         self.tasks.spawn(TaskKind::best_effort("task"), async move {
-            runner.run().await;
+            runner.run().instrument(span).await;
             lock(&worker.wishes).remove(&id);
             Ok::<_, Infallible>(())
         });

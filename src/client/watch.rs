@@ -90,7 +90,7 @@ type Opening = Pin<Box<dyn Future<Output = (String, Result<Link, Failure>)> + Se
 enum Way {
     Closed,
     Opening(Opening),
-    Open(Link),
+    Open(Box<Link>),
 }
 
 /// A stream that has begun.
@@ -231,7 +231,7 @@ impl Watch {
         self.past.since = None;
         self.assembly.drop_unfinished();
         let first = link.first.take();
-        self.way = Way::Open(link);
+        self.way = Way::Open(Box::new(link));
         first.map_or(Ok(()), |first| self.take(first))
     }
 

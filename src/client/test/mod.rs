@@ -2,6 +2,7 @@
 
 mod fake;
 mod streams;
+mod watches;
 
 use std::time::Duration;
 

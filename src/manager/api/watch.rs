@@ -39,6 +39,8 @@ const BOOKMARK: Duration = Duration::from_secs(5);
 /// Changes and bytes in one message.
 const MOST_CHANGES: usize = 500;
 const MOST_BYTES: usize = 1 << 20;
+/// Objects of a snapshot that are looked at without a pause.
+const AT_A_TIME: usize = 2000;
 /// Revisions that are read at once.
 const AT_ONCE: usize = 64;
 
@@ -205,7 +207,7 @@ impl Watcher {
     async fn snapshot(&mut self, state: State) -> Result<(), Gone> {
         let revision = state.applied().index;
         let mut message = pb::WatchResponse { meta: Some(self.core.meta(&state)), ..part(revision) };
-        let mut bytes = 0;
+        let (mut bytes, mut looked_at) = (0, 0_usize);
         // Each kind by its own order; the state does not change under us.
         let managers = state.managers().cloned().map(Object::Manager);
         let nodes = state.nodes().cloned().map(Object::Node);
@@ -213,6 +215,11 @@ impl Watcher {
         let tasks = state.tasks().cloned().map(Object::Task);
         for object in managers.chain(nodes).chain(jobs).chain(tasks) {
             let Some(tags) = Tags::of(&object, &state, &state) else { continue };
+            looked_at += 1;
+            if looked_at % AT_A_TIME == 0 {
+                // A filter that takes little must not hold a worker for the whole state.
+                tokio::task::yield_now().await;
+            }
             if !self.filter.takes(&tags) {
                 continue;
             }

@@ -94,7 +94,10 @@ impl Ring {
         self.head = entry.revision;
         self.bytes += entry.bytes();
         self.entries.push_back(Arc::new(entry));
-        while self.entries.len() > self.bounds.entries || self.bytes > self.bounds.bytes {
+        // The newest always stays: a large revision must not throw out those who are up to date.
+        while self.entries.len() > 1
+            && (self.entries.len() > self.bounds.entries || self.bytes > self.bounds.bytes)
+        {
             let Some(old) = self.entries.pop_front() else { break };
             self.bytes -= old.bytes();
             self.base = old.revision;
@@ -160,6 +163,16 @@ mod tests {
         assert_eq!((ring.head(), revisions(ring.after(Revision(25), 9))), (Revision(25), vec![]));
         ring.restart(Revision(30));
         assert_eq!(ring.after(Revision(29), 9), Err(Missing::Replaced { oldest: Revision(30) }));
+    }
+
+    #[test]
+    fn a_revision_larger_than_the_bound_is_still_told() {
+        let mut ring = Ring::new(Revision(0), Bounds { entries: 1000, bytes: 1000 });
+        ring.push(entry(1, 10));
+        ring.push(entry(2, 1 << 20));
+        assert_eq!(revisions(ring.after(Revision(1), 9)), [2]);
+        ring.push(entry(3, 10));
+        assert_eq!(ring.after(Revision(1), 9), Err(Missing::Dropped { oldest: Revision(2) }));
     }
 
     #[test]

@@ -32,24 +32,27 @@ pub(crate) struct Pages {
     kept: Arc<Mutex<Kept>>,
 }
 
-/// Snapshots, the least recently used first.
+/// Snapshots, the least recently used first; with whether a second page was asked for. Lists that nobody goes on with
+/// are the first to go: who reads first pages alone must not end everybody's lists.
 #[derive(Default)]
-struct Kept(VecDeque<(Mono, State)>);
+struct Kept(VecDeque<(Mono, State, bool)>);
 
 impl Kept {
-    fn keep(&mut self, now: Mono, view: &State) {
-        self.take(now, view.applied().index);
+    fn keep(&mut self, now: Mono, view: &State, continued: bool) {
+        let before = self.take(now, view.applied().index);
+        let continued = continued || before.is_some_and(|(_, continued)| continued);
         if self.0.len() >= MOST_KEPT {
-            self.0.pop_front();
+            let idle = self.0.iter().position(|(_, _, continued)| !continued);
+            self.0.remove(idle.unwrap_or(0));
         }
-        self.0.push_back((now, view.clone()));
+        self.0.push_back((now, view.clone(), continued));
     }
 
     /// Takes the snapshot of a revision out; what is too old goes.
-    fn take(&mut self, now: Mono, revision: Revision) -> Option<State> {
-        self.0.retain(|(used, _)| now.since(*used) < KEEP);
-        let at = self.0.iter().position(|(_, view)| view.applied().index == revision)?;
-        self.0.remove(at).map(|(_, view)| view)
+    fn take(&mut self, now: Mono, revision: Revision) -> Option<(State, bool)> {
+        self.0.retain(|(used, _, _)| now.since(*used) < KEEP);
+        let at = self.0.iter().position(|(_, view, _)| view.applied().index == revision)?;
+        self.0.remove(at).map(|(_, view, continued)| (view, continued))
     }
 }
 
@@ -67,9 +70,9 @@ impl Pages {
         let Some(after) = &page.after else { return self.core.view(read).await };
         let now = self.core.clock.monotonic();
         let mut kept = lock(&self.kept);
-        let view = kept.take(now, after.revision).ok_or_else(|| expired(&after.manager))?;
+        let (view, _) = kept.take(now, after.revision).ok_or_else(|| expired(&after.manager))?;
         // The same page may be asked for again.
-        kept.keep(now, &view);
+        kept.keep(now, &view, true);
         Ok(view)
     }
 
@@ -86,7 +89,7 @@ impl Pages {
             return (taken, String::new());
         }
         taken.truncate(page.size);
-        lock(&self.kept).keep(self.core.clock.monotonic(), view);
+        lock(&self.kept).keep(self.core.clock.monotonic(), view, false);
         let token = |last| page.token(self.core.name.as_str(), view.applied().index, &key(last));
         let token = taken.last().map(token).unwrap_or_default();
         (taken, token)
@@ -136,17 +139,29 @@ mod tests {
         let mut kept = Kept::default();
         let start = Clock::system().monotonic();
         for revision in 0..70 {
-            kept.keep(start, &at(revision));
-            kept.keep(start, &at(revision));
+            kept.keep(start, &at(revision), false);
+            kept.keep(start, &at(revision), false);
         }
         assert_eq!(kept.0.len(), MOST_KEPT, "one revision is kept once");
         assert!(kept.take(start, Revision(5)).is_none(), "the oldest went");
         let late = start.saturating_add(KEEP / 2);
-        let again = kept.take(late, Revision(6)).unwrap();
-        kept.keep(late, &again);
+        let (again, _) = kept.take(late, Revision(6)).unwrap();
+        kept.keep(late, &again, true);
         let end = start.saturating_add(KEEP);
         assert!(kept.take(end, Revision(69)).is_none(), "its time is over");
-        assert_eq!(kept.take(end, Revision(6)).unwrap().applied().index, Revision(6), "it was used since");
+        assert_eq!(kept.take(end, Revision(6)).unwrap().0.applied().index, Revision(6), "it was used since");
         assert!(kept.0.is_empty());
+    }
+
+    #[test]
+    fn lists_that_are_read_on_outlive_first_pages() {
+        let mut kept = Kept::default();
+        let now = Clock::system().monotonic();
+        kept.keep(now, &at(1), true);
+        for revision in 2..200 {
+            kept.keep(now, &at(revision), false);
+        }
+        assert!(kept.take(now, Revision(1)).is_some());
+        assert!(kept.take(now, Revision(199)).is_some());
     }
 }

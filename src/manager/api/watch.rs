@@ -1,6 +1,6 @@
 //! `WatchService`.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use prost::Message as _;
 use quorate_base::tasks::{TaskGroup, TaskKind};
@@ -20,8 +20,8 @@ use crate::{
     api::output::{Answers, Gone, Output},
     core::{Core, RETRY_AFTER},
     hub::{
-        self, Hub,
-        filter::{Filter, Tags},
+        Hub, Present,
+        filter::Filter,
         ring::{Entry, Missing},
     },
 };
@@ -123,6 +123,7 @@ impl WatchService for WatchApi {
         let (output, answers) = Output::new(PATIENCE);
         let watcher = Watcher {
             core: self.core.clone(),
+            news: self.hub.news(),
             head: self.hub.head(),
             hub: self.hub.clone(),
             place: Revision(request.start_revision),
@@ -146,6 +147,7 @@ struct Watcher {
     core: Core,
     hub: Hub,
     head: watch::Receiver<Revision>,
+    news: watch::Receiver<Revision>,
     place: Revision,
     filter: Filter,
     output: Output<pb::WatchResponse>,
@@ -206,6 +208,8 @@ impl Watcher {
     /// The objects as they are, and the bookmark that ends them.
     async fn snapshot(&mut self, state: State) -> Result<(), Gone> {
         let revision = state.applied().index;
+        let none = BTreeMap::new();
+        let present = Present::of(&state, &none);
         let mut message = pb::WatchResponse { meta: Some(self.core.meta(&state)), ..part(revision) };
         let (mut bytes, mut looked_at) = (0, 0_usize);
         // Each kind by its own order; the state does not change under us.
@@ -214,7 +218,7 @@ impl Watcher {
         let jobs = state.jobs().cloned().map(Object::Job);
         let tasks = state.tasks().cloned().map(Object::Task);
         for object in managers.chain(nodes).chain(jobs).chain(tasks) {
-            let Some(tags) = Tags::of(&object, &state, &state) else { continue };
+            let Some(tags) = present.tags(&object) else { continue };
             looked_at += 1;
             if looked_at % AT_A_TIME == 0 {
                 // A filter that takes little must not hold a worker for the whole state.
@@ -224,7 +228,7 @@ impl Watcher {
                 continue;
             }
             let kind = pb::ChangeKind::Present.into();
-            let change = pb::Change { kind, object: hub::object(&object, &state, &state) };
+            let change = pb::Change { kind, object: present.object(&object) };
             bytes += change.encoded_len();
             message.changes.push(change);
             if message.changes.len() >= MOST_CHANGES || bytes >= MOST_BYTES {
@@ -260,7 +264,9 @@ impl Watcher {
                 }
                 due = self.core.clock.monotonic().saturating_add(BOOKMARK);
             }
-            let head = *self.head.borrow_and_update();
+            // In this order: what comes in between is read, and wakes once more.
+            self.news.mark_unchanged();
+            let head = *self.head.borrow();
             let entries = match self.hub.after(self.place, AT_ONCE) {
                 Ok(entries) => entries,
                 Err(Missing::Replaced { oldest }) => return End::Compacted(oldest),
@@ -279,7 +285,7 @@ impl Watcher {
             // Nothing of interest up to the head.
             self.place = self.place.max(head);
             tokio::select! {
-                changed = self.head.changed() => if changed.is_err() { return End::Left },
+                changed = self.news.changed() => if changed.is_err() { return End::Left },
                 () = self.core.clock.sleep_until(due) => {}
                 () = self.output.closed() => return End::Left,
             }

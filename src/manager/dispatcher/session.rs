@@ -186,18 +186,22 @@ impl Session {
                 }
                 Some(done) = reports.next(), if !reports.is_empty() => {
                     let written: Result<pb::StatusAck, WriteError> = done;
+                    // While the log was slow nothing was read: that is no silence of the agent.
+                    self.leading.liveness.heard(stage.node);
+                    silence.as_mut().reset(self.silent_at(&stage));
                     self.send_body(session_response::Body::Ack(written?)).await?;
                 }
                 message = self.inbound.message(), if reports.len() < REPORTS_IN_FLIGHT => {
                     let Some(message) = message.map_err(|s| SessionError::Broken(Box::new(s)))? else { return Ok(()) };
                     self.leading.liveness.heard(stage.node);
-                    silence.as_mut().reset(tokio::time::Instant::from_std(
-                        self.dispatcher.core.clock.monotonic().saturating_add(stage.lease).instant().into_std(),
-                    ));
+                    silence.as_mut().reset(self.silent_at(&stage));
                     match message.body {
                         Some(session_request::Body::Status(batch)) => reports.push(self.report(&stage, batch).await?),
                         Some(session_request::Body::Heartbeat(beat)) => self.heartbeat(&mut stage, beat).await?,
-                        Some(session_request::Body::Facts(facts)) => self.changed(&stage, facts).await?,
+                        Some(session_request::Body::Facts(facts)) => {
+                            self.changed(&stage, facts).await?;
+                            silence.as_mut().reset(self.silent_at(&stage));
+                        }
                         // A second hello says nothing new, and kinds that only newer agents know say nothing at all.
                         Some(session_request::Body::Hello(_)) | None => {}
                     }
@@ -210,9 +214,15 @@ impl Session {
                     self.complete(&mut stage, "periodic").await?;
                     resync.set(clock.sleep(self.until_resync()));
                 }
-                () = &mut silence => return Err(SessionError::Silent(stage.name)),
+                () = &mut silence, if reports.len() < REPORTS_IN_FLIGHT => return Err(SessionError::Silent(stage.name)),
             }
         }
+    }
+
+    /// When an agent that says nothing from now on was silent for a whole lease.
+    fn silent_at(&self, stage: &Stage) -> tokio::time::Instant {
+        let at = self.dispatcher.core.clock.monotonic().saturating_add(stage.lease);
+        tokio::time::Instant::from_std(at.instant().into_std())
     }
 
     /// Welcome and the complete set.

@@ -3,7 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use quorate_model::{Invalid, InvalidList, JobSpec, Name, Selector, TaskId};
-use quorate_state::{Object, State};
+use quorate_state::Object;
+
+use super::Names;
 use quorate_wire::{
     api::{self as pb, namespace},
     status::{ApiError, Reason},
@@ -43,8 +45,8 @@ pub(crate) struct Tags {
 }
 
 impl Tags {
-    /// Of an object; names of what `now` does not know any more come from `before`. `None` for what is not watched.
-    pub(crate) fn of(object: &Object, now: &State, before: &State) -> Option<Self> {
+    /// Of an object; `None` for what is not watched.
+    pub(super) fn of(object: &Object, names: &Names<'_>) -> Option<Self> {
         Some(match object {
             Object::Job(job) => Self {
                 kind: pb::ObjectKind::Job,
@@ -53,8 +55,8 @@ impl Tags {
                 ..Self::default()
             },
             Object::Task(task) => {
-                let job = now.job(task.job).or_else(|| before.job(task.job));
-                let node = task.node.and_then(|id| now.node(id).or_else(|| before.node(id)));
+                let job = names.job(task.job);
+                let node = task.node.and_then(|id| names.node(id));
                 let spec = job.and_then(|job| job.specs.get(&task.version).or_else(|| job.spec()));
                 Self {
                     kind: pb::ObjectKind::Task,

@@ -8,6 +8,7 @@ pub(crate) mod filter;
 pub(crate) mod ring;
 
 use std::{
+    collections::BTreeMap,
     convert::Infallible,
     sync::{Arc, Mutex},
 };
@@ -17,7 +18,7 @@ use quorate_base::{
     sync::lock,
     tasks::{TaskGroup, TaskKind},
 };
-use quorate_model::Revision;
+use quorate_model::{Job, JobId, NodeId, Revision};
 use quorate_raft::{Node, Update};
 use quorate_state::{Change, Event, Object, State};
 use quorate_wire::api::{self as pb, change};
@@ -34,6 +35,8 @@ const BOUNDS: Bounds = Bounds { entries: 100_000, bytes: 64 << 20 };
 pub(crate) struct Hub {
     ring: Arc<Mutex<Ring>>,
     head: watch::Sender<Revision>,
+    /// The head whenever there are new changes: entries without any wake nobody.
+    news: watch::Sender<Revision>,
 }
 
 impl Hub {
@@ -43,9 +46,10 @@ impl Hub {
         let updates = node.updates();
         let view = node.view();
         let base = view.applied().index;
-        let hub =
-            Self { ring: Arc::new(Mutex::new(Ring::new(base, BOUNDS))), head: watch::Sender::new(base) };
-        let feed = Feed { hub: hub.clone(), node: node.clone(), updates, before: view };
+        let ring = Arc::new(Mutex::new(Ring::new(base, BOUNDS)));
+        let hub = Self { ring, head: watch::Sender::new(base), news: watch::Sender::new(base) };
+        let (earlier, passing) = (BTreeMap::new(), BTreeMap::new());
+        let feed = Feed { hub: hub.clone(), node: node.clone(), updates, before: view, earlier, passing };
         group.spawn(TaskKind::critical("watch hub"), feed.run());
         hub
     }
@@ -63,6 +67,11 @@ impl Hub {
         self.head.subscribe()
     }
 
+    /// Grows when there are new changes to be read.
+    pub(crate) fn news(&self) -> watch::Receiver<Revision> {
+        self.news.subscribe()
+    }
+
     /// The oldest place that can be read from.
     pub(crate) fn oldest(&self) -> Revision {
         lock(&self.ring).oldest()
@@ -74,8 +83,11 @@ struct Feed {
     hub: Hub,
     node: Node,
     updates: broadcast::Receiver<Update>,
-    /// The state as it was when the newest changes came: it still knows the names of what is gone by now.
+    /// The state before the last round: it still knows the names of what is gone by now.
     before: State,
+    /// Jobs that were told of in the last round, and in this one: they may have come and gone since.
+    earlier: BTreeMap<JobId, Arc<Job>>,
+    passing: BTreeMap<JobId, Arc<Job>>,
 }
 
 impl Feed {
@@ -85,12 +97,19 @@ impl Feed {
             // Entries without changes move the head, too. Changes are told before their entry counts as applied, so
             // that all of them are in the queue by now.
             let reached = *applied.borrow_and_update();
-            let mut closed = false;
+            let view = self.node.view();
+            let (mut closed, mut told) = (false, false);
             loop {
                 match self.updates.try_recv() {
-                    Ok(update) => self.take(update),
+                    Ok(update) => {
+                        told = true;
+                        self.take(update);
+                    }
                     Err(broadcast::error::TryRecvError::Empty) => break,
-                    Err(broadcast::error::TryRecvError::Lagged(_)) => self.restart(),
+                    Err(broadcast::error::TryRecvError::Lagged(_)) => {
+                        told = true;
+                        self.restart();
+                    }
                     Err(broadcast::error::TryRecvError::Closed) => {
                         closed = true;
                         break;
@@ -102,6 +121,12 @@ impl Feed {
                 ring.reach(reached);
                 ring.head()
             };
+            // What is told next was applied after this view, or is of a job that was told of in this round.
+            self.before = view;
+            self.earlier = std::mem::take(&mut self.passing);
+            if told {
+                self.hub.news.send_replace(head);
+            }
             self.hub.head.send_if_modified(|known| std::mem::replace(known, head) != head);
             if closed || applied.changed().await.is_err() {
                 return Ok(());
@@ -114,8 +139,14 @@ impl Feed {
             Update::Changed { revision, events } => {
                 let now = self.node.view();
                 let time = now.now();
-                let changes = events.iter().filter_map(|event| tagged(event, &now, &self.before)).collect();
-                self.before = now;
+                for event in events.iter() {
+                    if let Object::Job(job) = &event.object {
+                        self.passing.insert(job.id, job.clone());
+                    }
+                }
+                let passing = [&self.passing, &self.earlier];
+                let names = Names { now: &now, before: &self.before, passing };
+                let changes = events.iter().filter_map(|event| tagged(event, &names)).collect();
                 lock(&self.hub.ring).push(Entry { revision, time, changes });
             }
             Update::Replaced { .. } => self.restart(),
@@ -129,27 +160,74 @@ impl Feed {
     }
 }
 
+/// Who is who, also of what is gone by now.
+pub(crate) struct Names<'a> {
+    now: &'a State,
+    before: &'a State,
+    /// Jobs that came and went.
+    passing: [&'a BTreeMap<JobId, Arc<Job>>; 2],
+}
+
+impl<'a> Names<'a> {
+    fn job(&self, id: JobId) -> Option<&'a Arc<Job>> {
+        let passing = || self.passing.iter().find_map(|jobs| jobs.get(&id));
+        self.now.job(id).or_else(passing).or_else(|| self.before.job(id))
+    }
+
+    fn node(&self, id: NodeId) -> Option<&'a Arc<quorate_model::Node>> {
+        self.now.node(id).or_else(|| self.before.node(id))
+    }
+}
+
+/// The objects of a state, as a watcher's snapshot tells them.
+pub(crate) struct Present<'a> {
+    names: Names<'a>,
+}
+
+impl<'a> Present<'a> {
+    /// Of a state; nothing passes by in it.
+    pub(crate) fn of(state: &'a State, none: &'a BTreeMap<JobId, Arc<Job>>) -> Self {
+        Self { names: Names { now: state, before: state, passing: [none, none] } }
+    }
+
+    /// What filters ask of the object; `None` for what is not watched.
+    pub(crate) fn tags(&self, object: &Object) -> Option<Tags> {
+        Tags::of(object, &self.names)
+    }
+
+    /// The object as clients see it.
+    pub(crate) fn object(&self, object: &Object) -> Option<change::Object> {
+        self::object(object, &self.names)
+    }
+}
+
 /// A change as watchers get it.
-fn tagged(event: &Event, now: &State, before: &State) -> Option<Tagged> {
-    let tags = Tags::of(&event.object, now, before)?;
+fn tagged(event: &Event, names: &Names<'_>) -> Option<Tagged> {
+    let tags = Tags::of(&event.object, names)?;
     let kind = match event.change {
         Change::Created => pb::ChangeKind::Created,
         Change::Updated => pb::ChangeKind::Updated,
         Change::Deleted => pb::ChangeKind::Deleted,
     };
-    let change = pb::Change { kind: kind.into(), object: Some(object(&event.object, now, before)?) };
+    let change = pb::Change { kind: kind.into(), object: Some(object(&event.object, names)?) };
     Some(Tagged { tags, bytes: change.encoded_len(), change })
 }
 
 /// An object as clients see it.
-pub(crate) fn object(object: &Object, now: &State, before: &State) -> Option<change::Object> {
+fn object(object: &Object, names: &Names<'_>) -> Option<change::Object> {
     Some(match object {
-        Object::Job(job) => change::Object::Job(pb::job(now, job)),
+        Object::Job(job) => change::Object::Job(pb::job(names.now, job)),
         Object::Task(task) => {
-            let state = if now.job(task.job).is_some() { now } else { before };
-            change::Object::Task(pb::task(state, task))
+            let mut told = pb::task(names.now, task);
+            if let Some(job) = names.job(task.job) {
+                (told.namespace, told.job) = (job.namespace.to_string(), job.name.to_string());
+            }
+            if let Some(node) = task.node.and_then(|id| names.node(id)) {
+                told.node = node.name.to_string();
+            }
+            change::Object::Task(told)
         }
-        Object::Node(node) => change::Object::Node(pb::node(now, node)),
+        Object::Node(node) => change::Object::Node(pb::node(names.now, node)),
         // Its part in Raft is not part of the state.
         Object::Manager(manager) => {
             change::Object::Manager(pb::manager(manager, pb::ManagerRole::Unspecified, false, None))

@@ -1,7 +1,7 @@
 //! Every reason of the catalogue can come up, and some test sees it come up: read from the sources of the product.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -11,19 +11,19 @@ use quorate_wire::Reason;
 const FOREIGN: [Reason; 1] = [Reason::PermissionDenied];
 
 /// What the files below `folder` say: the product's own text, and that of the tests.
-fn read(folder: &Path, product: &mut String, tests: &mut String) {
+fn read(folder: &Path, product: &mut String, tests: &mut String) -> io::Result<()> {
     let mut entries: Vec<PathBuf> =
-        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<_>>()?;
     entries.sort();
     for path in entries {
         if path.is_dir() {
-            read(&path, product, tests);
+            read(&path, product, tests)?;
             continue;
         }
         if path.extension().is_none_or(|end| end != "rs") || path.ends_with("wire/tests/catalogue.rs") {
             continue;
         }
-        let text = fs::read_to_string(&path).unwrap();
+        let text = fs::read_to_string(&path)?;
         let of_tests =
             path.components().any(|part| matches!(part.as_os_str().to_str(), Some("tests" | "test")))
                 || path.ends_with("tests.rs");
@@ -40,6 +40,7 @@ fn read(folder: &Path, product: &mut String, tests: &mut String) {
         product.push_str(own);
         tests.push_str(test);
     }
+    Ok(())
 }
 
 fn names(text: &str, reason: Reason) -> bool {
@@ -52,7 +53,7 @@ fn names(text: &str, reason: Reason) -> bool {
 fn every_reason_is_given_somewhere_and_seen_by_a_test() {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let (mut product, mut tests) = (String::new(), String::new());
-    read(&sources, &mut product, &mut tests);
+    read(&sources, &mut product, &mut tests).unwrap();
     for reason in Reason::ALL.iter().copied().filter(|reason| !FOREIGN.contains(reason)) {
         assert!(names(&product, reason), "{reason} is in the catalogue, but nothing gives it");
         assert!(names(&tests, reason), "{reason} is given, but no test sees it");

@@ -11,5 +11,6 @@ mod reads;
 mod relays;
 mod semantics;
 mod store;
+mod watch;
 mod words;
 mod writes;

@@ -191,7 +191,11 @@ impl Relays {
 
     async fn serve(&self, order: Order, speaker: &Speaker) -> Result<(), Ended> {
         match order {
-            Order::Logs(order) => self.logs(order, speaker).await,
+            Order::Logs(order) => {
+                self.logs(order, speaker).await?;
+                // Without it the manager takes the log for one that was cut off.
+                Ok(speaker.say(relay_request::Body::Done(RelayDone {})).await?)
+            }
             Order::Signal(order) => {
                 self.signal(&order).await?;
                 Ok(speaker.say(relay_request::Body::Done(RelayDone {})).await?)

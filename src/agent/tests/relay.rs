@@ -32,7 +32,8 @@ struct Stage {
 impl Stage {
     async fn set(storage: Storage, task: Assignment) -> Self {
         let (manager, store) = (Manager::start().await, FakeStore::new());
-        let process = Some(ProcessConfig { shim: shim(), logs: LogLimits::default() });
+        let process = matches!(storage, Storage::Folder(_))
+            .then(|| ProcessConfig { shim: shim(), logs: LogLimits::default() });
         let config = AgentConfig {
             node: name("n1"),
             storage,
@@ -242,6 +243,7 @@ async fn commands_beside_a_process_have_its_surroundings_and_end_with_their_call
     drop(left);
     until("the command's end", || (!Path::new(&format!("/proc/{pid}")).exists()).then_some(())).await;
     let signal = SignalOrder { task_id: 1, signal: "SIGUSR1".to_owned(), request_id: String::new() };
-    stage.relay(Order::Signal(signal)).await;
+    let done = stage.relay(Order::Signal(signal)).await.next().await;
+    assert!(matches!(done, Some(relay_request::Body::Done(_))), "{done:?}");
     log.line("usr1").await;
 }

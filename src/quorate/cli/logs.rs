@@ -60,17 +60,25 @@ pub(crate) enum Stream {
 pub(super) async fn run(context: &Context, args: LogsArgs) -> Result<(), Failure> {
     let request = asked(context, &args)?;
     let mut page = Page::new(context, &args, &request);
-    let mut logs = context.client.read_logs(request);
+    let (mut logs, mut unread) = (context.client.read_logs(request), 0_u32);
     while let Some(event) = logs.next().await? {
         match event {
             LogEvent::Lines(lines) => page.lines(&lines)?,
-            LogEvent::Notice(notice) => page.notice(&notice),
+            LogEvent::Notice(notice) => {
+                // Who does not follow gets such a last word only of a task whose log could not be read.
+                unread += u32::from(notice.ended && !args.follow);
+                page.notice(&notice);
+            }
             LogEvent::Resumed { manager } => {
                 say(&page.style.dim(&format!("the manager was lost, continuing at {manager}")));
             }
         }
     }
-    Ok(())
+    match unread {
+        0 => Ok(()),
+        1 => Err(Failure::new(1, "the log of one task could not be read: see above")),
+        count => Err(Failure::new(1, format!("the logs of {count} tasks could not be read: see above"))),
+    }
 }
 
 fn asked(context: &Context, args: &LogsArgs) -> Result<ReadLogsRequest, Failure> {

@@ -20,6 +20,8 @@ pub(crate) struct NodeRow {
     pub(crate) usage: NamedUsage,
     /// What it has.
     pub(crate) capacity: Resources,
+    /// Living tasks on it.
+    pub(crate) tasks: u32,
 }
 
 /// A task with what it uses.
@@ -41,19 +43,17 @@ pub(crate) struct TaskRow {
 pub(crate) const NODES: &[Column<NodeRow>] = &[
     column("name", "NODE", Side::Left, Keep::Always, |row, _| row.usage.node.as_str().into()),
     column("cpu", "CPU (use/cap)", Side::Left, Keep::Always, |row, _| {
-        part(used(row).0, row.capacity.cpu_millis, quantity::cpu)
+        part(used(row).map(|(cpu, _)| cpu), row.capacity.cpu_millis, quantity::cpu)
     }),
     column("memory", "MEM (use/cap)", Side::Left, Keep::Always, |row, _| {
-        part(used(row).1, row.capacity.memory_bytes, quantity::memory)
+        part(used(row).map(|(_, memory)| memory), row.capacity.memory_bytes, quantity::memory)
     }),
     column("disk", "DISK (use/cap)", Side::Left, Keep::Until(1), |row, _| {
-        let (used, room) =
-            row.usage.usage.as_ref().map_or((0, 0), |usage| (usage.disk_bytes, usage.disk_capacity_bytes));
-        part(used, room, quantity::memory)
+        let usage = row.usage.usage.as_ref();
+        let room = usage.map_or(0, |usage| usage.disk_capacity_bytes);
+        part(usage.map(|usage| usage.disk_bytes), room, quantity::memory)
     }),
-    column("tasks", "TASKS", Side::Right, Keep::Always, |row, _| {
-        Cell::number(row.usage.usage.as_ref().map_or(0, |usage| usage.tasks.len() as u64))
-    }),
+    column("tasks", "TASKS", Side::Right, Keep::Always, |row, _| Cell::number(row.tasks)),
     column("starting", "STARTING", Side::Right, Keep::Until(2), |row, _| {
         Cell::number(row.usage.progress.len() as u64)
     }),
@@ -78,14 +78,13 @@ pub(crate) const TASKS: &[Column<TaskRow>] = &[
     column("activity", "ACTIVITY", Side::Left, Keep::Shorten(20), |row, _| activity(row).into()),
 ];
 
-fn used(row: &NodeRow) -> (u64, u64) {
-    row.usage.usage.as_ref().map_or((0, 0), |usage| (usage.cpu_millis, usage.memory_bytes))
+fn used(row: &NodeRow) -> Option<(u64, u64)> {
+    row.usage.usage.as_ref().map(|usage| (usage.cpu_millis, usage.memory_bytes))
 }
 
-fn part(used: u64, room: u64, print: fn(u64) -> String) -> Cell {
-    if room == 0 {
-        return Cell::from(NONE).by(Key::Number(0));
-    }
+/// A share of what there is; nothing while it was not measured.
+fn part(used: Option<u64>, room: u64, print: fn(u64) -> String) -> Cell {
+    let (Some(used), 1..) = (used, room) else { return Cell::from(NONE).by(Key::Number(0)) };
     let full = percent(used, room);
     let tint = if full >= NEARLY { Tint::Warn } else { Tint::None };
     Cell::from(format!("{}/{}  {full}%", print(used), print(room))).by(Key::Number(full)).tint(tint)
@@ -111,10 +110,12 @@ fn activity(row: &TaskRow) -> String {
 
 /// The nodes of an answer, with what they have.
 pub(crate) fn node_rows(nodes: Vec<NamedUsage>, known: &[Node]) -> Vec<NodeRow> {
-    let capacity = |name: &str| {
-        known.iter().find(|node| node.name == name).and_then(|node| node.capacity).unwrap_or_default()
+    let row = |usage: NamedUsage| {
+        let node = known.iter().find(|node| node.name == usage.node);
+        let capacity = node.and_then(|node| node.capacity).unwrap_or_default();
+        NodeRow { capacity, tasks: node.map_or(0, |node| node.tasks), usage }
     };
-    nodes.into_iter().map(|usage| NodeRow { capacity: capacity(&usage.node), usage }).collect()
+    nodes.into_iter().map(row).collect()
 }
 
 /// The tasks of an answer, the busiest first.

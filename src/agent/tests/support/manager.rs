@@ -162,16 +162,19 @@ impl Relay {
         next.ok().flatten().map(|request| request.body.unwrap())
     }
 
-    /// All that comes until the agent ends the relay: lines, and notices in brackets.
+    /// All lines until the agent says that it is done, and ends the relay.
     pub async fn lines(&mut self) -> Vec<RelayLine> {
         let mut all = Vec::new();
-        while let Some(body) = self.next().await {
-            match body {
+        loop {
+            match self.next().await.expect("the agent must say that it is done") {
                 relay_request::Body::Lines(lines) => all.extend(lines.lines),
+                relay_request::Body::Done(_) => {
+                    assert_eq!(self.next().await, None, "nothing comes after the end");
+                    return all;
+                }
                 other => panic!("a line was expected, not {other:?}"),
             }
         }
-        all
     }
 
     /// Reads on until a line holds `text`.

@@ -1,5 +1,10 @@
 //! The command line: what may be typed, and what each verb does.
 
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "what documents an argument is its help: JOB[SLOT] is no link"
+)]
+
 pub(crate) mod args;
 mod cluster;
 pub(crate) mod complete;

@@ -59,13 +59,6 @@ impl WatchApi {
         Self { core, hub, group, open: Arc::new(Semaphore::new(MOST_WATCHES)) }
     }
 
-    fn room(&self) -> Result<OwnedSemaphorePermit, ApiError> {
-        self.open.clone().try_acquire_owned().map_err(|_| {
-            let text = format!("{MOST_WATCHES} watches are open on this manager");
-            ApiError::new(Reason::TooManyWatches, text).after(Duration::from_secs(1))
-        })
-    }
-
     /// Makes sure that this manager has the changes after `place`.
     async fn check(&self, place: Revision) -> Result<(), ApiError> {
         let oldest = self.hub.oldest();
@@ -98,6 +91,14 @@ impl WatchApi {
     }
 }
 
+/// Room for one more watch, until it is dropped.
+fn room(open: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, ApiError> {
+    open.clone().try_acquire_owned().map_err(|_| {
+        let text = format!("{MOST_WATCHES} watches are open on this manager");
+        ApiError::new(Reason::TooManyWatches, text).after(Duration::from_secs(1))
+    })
+}
+
 fn compacted(place: Revision, oldest: Revision) -> ApiError {
     let text = format!(
         "the changes after revision {place} are not kept any more; the oldest are those after {oldest}"
@@ -112,7 +113,7 @@ impl WatchService for WatchApi {
     async fn watch(&self, request: Request<pb::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
         let request = request.into_inner();
         let filter = Filter::read(&request)?;
-        let room = self.room()?;
+        let room = room(&self.open)?;
         // The snapshot is as fresh as any linearizable read.
         let snapshot = if request.start_revision == 0 {
             Some(self.core.view(None).await?)
@@ -327,4 +328,20 @@ fn of(entry: &Entry) -> pb::WatchResponse {
 
 fn part(revision: Revision) -> pb::WatchResponse {
     pb::WatchResponse { revision: revision.0, partial: true, snapshot: true, ..pb::WatchResponse::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn watches_are_bounded_in_number() {
+        let open = Arc::new(Semaphore::new(1));
+        let first = room(&open).unwrap();
+        let refused = room(&open).unwrap_err();
+        assert_eq!(refused.reason, Reason::TooManyWatches);
+        assert!(refused.retry_after.is_some());
+        drop(first);
+        assert!(room(&open).is_ok());
+    }
 }

@@ -40,6 +40,9 @@ const MOST_REFUSED: usize = 64;
 const OUTBOX: usize = 4;
 /// The longest that a manager may take to take the call and to say its order.
 const ORDER: Duration = Duration::from_secs(5);
+/// How long what was said last may wait to be read: longer than managers wait for their own readers (30 s), so that the end
+/// of a log is not lost on a slow one.
+const LAST_WORDS: Duration = Duration::from_secs(40);
 /// How often a relay looks whether a newer leader is obeyed.
 const FENCE: Duration = Duration::from_millis(500);
 
@@ -151,11 +154,10 @@ impl Relays {
         };
         if let Err(Ended::Failed(ApiError { reason, message, .. })) = served {
             let fault = RelayFault { reason: reason.as_str().to_owned(), message };
-            let _gone = speaker.say(relay_request::Body::Fault(fault)).await;
+            let said = speaker.say(relay_request::Body::Fault(fault));
+            let _gone = tokio::time::timeout(LAST_WORDS, said).await;
         }
-        // What was said is read before the call is dropped; a manager that reads nothing any more is not waited for.
-        drop(speaker);
-        let _late = tokio::time::timeout(ORDER, ended(&mut heard)).await;
+        farewell(speaker, &mut heard).await;
         Ok(())
     }
 
@@ -182,6 +184,7 @@ impl Relays {
                     let message = "this agent does not know the order: upgrade it".to_owned();
                     let fault = RelayFault { reason: Reason::Unsupported.as_str().to_owned(), message };
                     let _gone = speaker.say(relay_request::Body::Fault(fault)).await;
+                    farewell(speaker, &mut heard).await;
                     Err(Status::unimplemented("an order of an unknown kind"))
                 }
             },
@@ -257,6 +260,13 @@ impl Relays {
             self.core.clock.sleep(FENCE).await;
         }
     }
+}
+
+/// Lets the manager read what was said: dropping the call at once would take it back. One that reads nothing any more is
+/// not waited for.
+async fn farewell(speaker: Speaker, heard: &mut Streaming<RelayResponse>) {
+    drop(speaker);
+    let _late = tokio::time::timeout(LAST_WORDS, ended(heard)).await;
 }
 
 /// Returns when the manager says nothing more.

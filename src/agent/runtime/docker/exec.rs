@@ -112,9 +112,7 @@ impl DockerRuntime {
         let engine = self.engine().await.map_err(|fault| failed(&fault))?;
         match engine.inspect_image(image).await {
             Ok(found) => {
-                let digests = found.repo_digests.unwrap_or_default();
-                let digest = digests.first().and_then(|name| name.split_once('@'));
-                return Ok(digest.map(|(_, digest)| digest.to_owned()).unwrap_or_default());
+                return Ok(known_digest(image, &found.repo_digests.unwrap_or_default()));
             }
             Err(error) if is_status(&error, 404) => {}
             Err(error) => return Err(failed(&Trouble::Pull(image).fault(&error))),
@@ -285,3 +283,33 @@ async fn hear(
 
 /// How long a command may say nothing before it counts as started: a failed start is told sooner.
 const BEGIN: Duration = Duration::from_millis(300);
+
+/// The digest by which the reference's own repository knows an image; empty when it does not know it. An image may have
+/// names in several repositories, each with a digest of its own.
+fn known_digest(image: &str, digests: &[String]) -> String {
+    let repository = match image.rsplit_once(':') {
+        // A colon before a slash belongs to a registry's port.
+        Some((repository, tag)) if !tag.contains('/') => repository,
+        _ => image,
+    };
+    let own = |name: &&String| name.split_once('@').is_some_and(|(other, _)| other == repository);
+    let digest = digests.iter().find(own).and_then(|name| name.split_once('@'));
+    digest.map(|(_, digest)| digest.to_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_is_that_of_the_references_own_repository() {
+        let digests =
+            ["other/web@sha256:1", "127.0.0.1:5000/web@sha256:2", "web@sha256:3"].map(str::to_owned);
+        assert_eq!(known_digest("web:1", &digests), "sha256:3");
+        assert_eq!(known_digest("web", &digests), "sha256:3");
+        assert_eq!(known_digest("127.0.0.1:5000/web", &digests), "sha256:2");
+        assert_eq!(known_digest("127.0.0.1:5000/web:7", &digests), "sha256:2");
+        assert_eq!(known_digest("third/web:1", &digests), "");
+        assert_eq!(known_digest("web:1", &[]), "");
+    }
+}

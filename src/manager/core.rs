@@ -106,9 +106,11 @@ impl Core {
     async fn within(&self, least: Revision, staleness: Option<Duration>) -> Result<State, ApiError> {
         let late = |most: Duration| self.last_contact().is_none_or(|heard| heard > most);
         // Out of touch: a quorum may confirm the leader all the same.
-        if let Some(most) = staleness.filter(|most| late(*most))
-            && tokio::time::timeout(BOUND_DEADLINE, self.linearize()).await.is_ok_and(|read| read.is_err())
-            && late(most)
+        // Who leads has to be confirmed by others: it may have lost them a moment ago.
+        let leads = || self.node.leadership().borrow().me;
+        if let Some(most) = staleness.filter(|most| leads() || late(*most))
+            && !matches!(tokio::time::timeout(BOUND_DEADLINE, self.linearize()).await, Ok(Ok(())))
+            && (leads() || late(most))
         {
             return Err(self.stale("the leader was not heard of within max_staleness", least));
         }

@@ -235,3 +235,56 @@ fn object(object: &Object, names: &Names<'_>) -> Option<change::Object> {
         Object::Settings(_) => return None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use quorate_model::{JobVersion, Slot};
+    use quorate_state::{Actor, Command, Envelope, NewTasks, Position, apply};
+
+    use super::*;
+
+    /// A state with job `web` and one task of it.
+    fn with_task() -> State {
+        let container = quorate_wire::common::ContainerSpec {
+            runtime: quorate_wire::common::Runtime::Fake.into(),
+            ..Default::default()
+        };
+        let spec = pb::accept_spec(Some(pb::JobSpec {
+            name: "web".to_owned(),
+            kind: Some(pb::job_spec::Kind::Service(pb::ServiceSpec { replicas: 1 })),
+            containers: [("app".to_owned(), container)].into(),
+            ..pb::JobSpec::default()
+        }));
+        let run = NewTasks { first: Slot(0), count: 1, attempt: 0, not_before: Default::default() };
+        let commands = [
+            Command::ApplyJob { spec: Arc::new(spec.unwrap()), expect: None },
+            Command::CreateTasks { job: JobId(0), version: JobVersion(1), groups: vec![run] },
+        ];
+        let mut state = State::new();
+        for command in commands {
+            let (proposed_at, actor) = (Default::default(), Actor::User("test".into()));
+            let envelope = Envelope { proposed_at, fence: None, actor, request: None, trace: None, command };
+            apply(&mut state, Position::default(), &envelope).outcome.unwrap();
+        }
+        state
+    }
+
+    #[test]
+    fn what_is_gone_by_now_is_told_by_its_name() {
+        let (state, empty, none) = (with_task(), State::new(), BTreeMap::new());
+        let task = state.tasks().next().unwrap().clone();
+        let event = Event { revision: Revision(9), change: Change::Deleted, object: Object::Task(task) };
+        let passed = BTreeMap::from([(JobId(0), state.job(JobId(0)).unwrap().clone())]);
+        for (what, before, passing) in [
+            ("gone since the last round", &state, [&none, &none]),
+            ("came and went in this round", &empty, [&passed, &none]),
+            ("told of in the last round", &empty, [&none, &passed]),
+        ] {
+            let tagged = tagged(&event, &Names { now: &empty, before, passing }).unwrap();
+            let job = tagged.tags.job.map(|(namespace, name)| format!("{namespace}/{name}"));
+            assert_eq!(job.as_deref(), Some("default/web"), "{what}: filters ask for it");
+            let Some(change::Object::Task(told)) = tagged.change.object else { panic!("{what}") };
+            assert_eq!((told.namespace.as_str(), told.job.as_str()), ("default", "web"), "{what}");
+        }
+    }
+}
